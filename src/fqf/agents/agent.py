@@ -1,0 +1,27 @@
+"""What an agent is to the rest of the project."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float, Shaped
+
+from fqf.types import Key, LossOutput, PyTree, ReturnDistribution, Transition
+
+
+class Agent(NamedTuple):
+    """A handful of pure functions, all batched over observations."""
+
+    init: Callable[[Key], PyTree]
+    q_values: Callable[[PyTree, Shaped[Array, "B ..."], Key], Float[Array, "B A"]]
+    """Expected returns while training; the key serves agents whose networks are random."""
+    distribution: Callable[[PyTree, Shaped[Array, "B ..."]], ReturnDistribution]
+    """The whole return of every action, [B, A, N], with nothing random in it: what evaluation and plots read."""
+    loss: Callable[[PyTree, PyTree, Transition, Key], LossOutput]
+    optimizer: optax.GradientTransformation
+
+
+def mean(distribution: ReturnDistribution) -> Float[Array, "*B A"]:
+    """Expected return of each action."""
+    return jnp.sum(distribution.probabilities * distribution.values, axis=-1)

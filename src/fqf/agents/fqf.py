@@ -1,0 +1,173 @@
+"""FQF: both axes of the return's quantile function are learned (Yang et al., NeurIPS 2019).
+
+A fraction proposal network chooses where to ask (tau), by descending the 1-Wasserstein error; a quantile value network
+learns what to answer (theta), by quantile regression. `docs/agents/fqf.md` lists the equations and the deviations.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import optax
+
+from fqf.agents.agent import Agent, mean
+from fqf.losses.fraction import entropy, pull_back, w1_gradient
+from fqf.losses.quantile import quantile_huber
+from fqf.networks import fractions as frac
+from fqf.networks.heads import ValueHead
+from fqf.networks.layers import CosineEmbedding
+from fqf.networks.torsos import NetworkConfig, make_torso, num_features
+from fqf.types import EnvironmentSpec, LossOutput, ReturnDistribution
+
+
+@dataclass(frozen=True)
+class FQFConfig:
+    """What is FQF's own; the defaults are the paper's."""
+
+    num_fractions: int = 32
+    """N, the number of quantile fractions (FQF section 4)."""
+    num_cosines: int = 64
+    """Size of the cosine embedding (IQN section 3.1)."""
+    huber_kappa: float = 1.0
+    """Huber threshold; the loss is divided by it (FQF section 3.3; 1 as in QR-DQN and Dopamine's IQN)."""
+    fraction_learning_rate: float = 2.5e-9
+    """RMSProp's rate for the fraction proposal network (FQF, hyper-parameter sheet)."""
+    fraction_decay: float = 0.95
+    """RMSProp's decay (the authors' code; the paper does not say)."""
+    fraction_epsilon: float = 1e-5
+    """RMSProp's epsilon, inside the root of the centred second moment (the authors' code)."""
+    entropy_coefficient: float = 0.0
+    """Weight of the bonus H(q) that keeps fractions apart (FQF section 3.4; 0 in the published runs)."""
+    fractions: Literal["proposed", "uniform", "random", "frozen"] = "proposed"
+    """Where fractions come from: learned; i/N; drawn anew each time; a proposal network that stays as initialised."""
+    target_fractions: Literal["current", "next"] = "current"
+    """Ask the target at the online fractions of x (the paper) or at its own of x' (the authors' code)."""
+    target_weights: Literal["equal", "widths"] = "equal"
+    """Weigh target atoms 1/N each (the paper) or by their probabilities (correction 1)."""
+    value_fractions: Literal["midpoints", "midpoints_and_edges", "alternate"] = "midpoints"
+    """Train F at the midpoints (the paper), also at the edges, or at either set by a coin (correction 2)."""
+
+
+def make_fqf(
+    spec: EnvironmentSpec, config: FQFConfig, network: NetworkConfig, value_optimizer: optax.GradientTransformation
+) -> Agent:
+    num_fractions = config.num_fractions
+    torso = make_torso(network)
+    size = num_features(torso, spec.observation_shape)
+    embedding = CosineEmbedding(size, config.num_cosines)
+    head = ValueHead(network.hidden, spec.num_actions)
+    # Zero weights start the fractions uniform; a frozen proposal must start elsewhere, or it would be `uniform`.
+    start = nn.initializers.lecun_normal() if config.fractions == "frozen" else nn.initializers.zeros
+    proposal = frac.FractionProposal(num_fractions, start)
+
+    def init(key):
+        torso_key, embedding_key, head_key, proposal_key = jax.random.split(key, 4)
+        features = jnp.zeros((1, size))
+        params = {
+            "torso": torso.init(torso_key, jnp.zeros((1, *spec.observation_shape))),
+            "embedding": embedding.init(embedding_key, jnp.zeros((1, 1))),
+            "head": head.init(head_key, features),
+        }
+        if config.fractions in ("proposed", "frozen"):
+            params["proposal"] = proposal.init(proposal_key, features)
+        return params
+
+    def fractions_of(params, psi, key):
+        """The fractions at which a state is asked. Gradients reach the proposal's own weights only."""
+        if config.fractions == "uniform" or (config.fractions == "random" and key is None):
+            return frac.uniform(len(psi), num_fractions)
+        if config.fractions == "random":
+            return frac.random(key, len(psi), num_fractions)
+        proposed = frac.propose(proposal.apply(params["proposal"], jax.lax.stop_gradient(psi)))
+        return proposed if config.fractions == "proposed" else jax.lax.stop_gradient(proposed)
+
+    def quantile_values(params, psi, taus):
+        """F(tau) of every action: [B, N] -> [B, N, A]."""
+        return head.apply(params["head"], psi[:, None, :] * embedding.apply(params["embedding"], taus))
+
+    def quantile_function(params, observation, key):
+        """psi, the fractions, and the distribution they give."""
+        psi = torso.apply(params["torso"], observation)
+        fractions = fractions_of(params, psi, key)
+        values = jnp.swapaxes(quantile_values(params, psi, fractions.tau_hats), 1, 2)  # [B, A, N]
+        return psi, fractions, ReturnDistribution(jnp.broadcast_to(fractions.widths[:, None], values.shape), values)
+
+    def distribution(params, observation):
+        return quantile_function(params, observation, None)[2]
+
+    def q_values(params, observation, key):
+        return mean(quantile_function(params, observation, key)[2])
+
+    def bellman_target(target_params, batch, current, key):
+        """Atoms of r + discount F'(x', a*) and their weights; a* is one action for all quantiles."""
+        psi, own, distribution = quantile_function(target_params, batch.next_observation, key)
+        greedy = jnp.argmax(mean(distribution), axis=1)
+        if config.target_fractions == "next":
+            asked, values = own, distribution.values
+        else:
+            asked, values = current, jnp.swapaxes(quantile_values(target_params, psi, current.tau_hats), 1, 2)
+        values = jnp.take_along_axis(values, greedy[:, None, None], axis=1)[:, 0]  # [B, N]
+        discount = batch.discount[:, None]
+        # `where`, not a product: whatever the network says of a terminal state must not count, NaN included.
+        targets = batch.reward[:, None] + jnp.where(discount > 0, discount * values, 0.0)
+        equal = jnp.full_like(asked.widths, 1 / num_fractions)
+        return targets, equal if config.target_weights == "equal" else asked.widths
+
+    def ask(F, current, key):
+        """F at the trained fractions, with gradient, and at midpoints and inner edges for dW1/dtau."""
+        midpoints, edges = current.tau_hats, current.taus[:, 1:-1]
+        if config.value_fractions == "midpoints":
+            values = F(midpoints)
+            return midpoints, values, values, jax.lax.stop_gradient(F(edges))
+        if config.value_fractions == "midpoints_and_edges":
+            trained = jnp.concatenate([midpoints, edges], axis=1)
+            values = F(trained)
+            return trained, values, values[:, :num_fractions], values[:, num_fractions:]
+        others = jnp.concatenate([edges, midpoints[:, -1:]], axis=1)
+        heads = jax.random.bernoulli(key)
+        trained = jnp.where(heads, midpoints, others)
+        values, rest = F(trained), jax.lax.stop_gradient(F(jnp.where(heads, others, midpoints)))
+        return trained, values, jnp.where(heads, values, rest), jnp.where(heads, rest, values)[:, :-1]
+
+    def loss(params, target_params, batch, key):
+        fraction_key, target_key, coin_key = jax.random.split(key, 3)
+        psi = torso.apply(params["torso"], batch.observation)
+        fractions = fractions_of(params, psi, fraction_key)
+        current = jax.lax.stop_gradient(fractions)  # the quantile loss does not move the fractions
+
+        def F(taus):
+            return jnp.take_along_axis(quantile_values(params, psi, taus), batch.action[:, None, None], axis=2)[..., 0]
+
+        trained, values, quantiles, edge_quantiles = ask(F, current, coin_key)
+        targets, weights = jax.lax.stop_gradient(bellman_target(target_params, batch, current, target_key))
+        scale = num_fractions / trained.shape[1]
+        huber = jax.vmap(quantile_huber, in_axes=(0, 0, 0, 0, None))
+        quantile_loss = scale * huber(values, trained, targets, weights, config.huber_kappa)
+
+        gradient = jax.vmap(w1_gradient)(edge_quantiles, quantiles)
+        fraction_loss = jax.vmap(pull_back)(gradient, fractions.taus)
+        entropies = jax.vmap(entropy)(fractions.widths)
+
+        uniform_taus = jnp.arange(num_fractions + 1) / num_fractions
+        metrics = {
+            "quantile_loss": jnp.mean(quantile_loss),
+            "fraction_loss": jnp.mean(fraction_loss),
+            "q": jnp.mean(jnp.sum(current.widths * quantiles, axis=1)),
+            "fraction_entropy": jnp.mean(entropies),
+            "fraction_shift": jnp.mean(jnp.max(jnp.abs(current.taus - uniform_taus), axis=1)),
+            "crossing_rate": jnp.sum(jnp.diff(quantiles, axis=1) < 0) / max(1, quantiles.size - len(quantiles)),
+            "w1_gradient_norm": jnp.mean(jnp.linalg.norm(gradient, axis=1)),
+        }
+        td_errors = jnp.mean(jnp.abs(targets[:, None, :] - values[:, :, None]), axis=(1, 2))
+        return LossOutput(quantile_loss + fraction_loss - config.entropy_coefficient * entropies, td_errors, metrics)
+
+    fraction_optimizer = optax.rmsprop(
+        config.fraction_learning_rate, config.fraction_decay, config.fraction_epsilon, centered=True
+    )
+    optimizer = optax.multi_transform(
+        {"values": value_optimizer, "fractions": fraction_optimizer},
+        lambda params: {name: "fractions" if name == "proposal" else "values" for name in params},
+    )
+    return Agent(init, q_values, distribution, loss, optimizer)

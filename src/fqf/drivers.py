@@ -1,0 +1,196 @@
+"""What moves a run forward. The device driver compiles the whole cycle into one loop.
+
+One vector step: take the pending action, store the row that it left, choose the next action. Then, when one is due, an
+update. In a trace this is act, learn, step, store:
+
+    ... act(t) | step(t) store(t) act(t+1) | learn | step(t+1) store(t+1) act(t+2) ...
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, Shaped
+
+from fqf import learner
+from fqf.agents.agent import Agent
+from fqf.replay import ring
+from fqf.replay.nstep import push
+from fqf.types import Environment, EpisodeStatistics, Key, PyTree, RunState, Timestep
+
+
+@dataclass(frozen=True)
+class Cycle:
+    """How often things happen, in agent steps, over all lanes."""
+
+    sampling: ring.Sampling
+    replay_capacity: int
+    update_period_steps: int
+    target_period_steps: int
+    learning_starts_steps: int
+    epsilon: Callable[[Int[Array, ""]], Float[Array, ""]]
+
+
+class Metrics(NamedTuple):
+    """What one chunk reports: means over its updates, and the episodes that ended in it."""
+
+    update: dict[str, Float[Array, "seeds"]]
+    sum_return: Float[Array, "seeds"]
+    sum_length: Int[Array, "seeds"]
+    num_episodes: Int[Array, "seeds"]
+
+
+class DeviceDriver(NamedTuple):
+    """Compiled functions over a batch of seeds; `vector_step` counts steps of all lanes and is shared by all seeds."""
+
+    init: Callable[[Key], RunState]
+    warm_up: Callable[[RunState, Int[Array, ""], Int[Array, ""]], tuple[RunState, Metrics]]
+    """state, vector_step, number of vector steps: fill the replay with random play"""
+    advance: Callable[[RunState, Int[Array, ""], Int[Array, ""]], tuple[RunState, Metrics]]
+    """state, vector_step, number of periods: play and learn"""
+    steps_per_period: int
+    """Vector steps between two rounds of updates."""
+    updates_per_period: int
+
+
+def periods(update_period_steps: int, num_lanes: int) -> tuple[int, int]:
+    """Vector steps and updates of one period: the ratio of updates to agent steps is the same for any number of lanes."""
+    return max(1, update_period_steps // num_lanes), max(1, num_lanes // update_period_steps)
+
+
+def make_device_driver(agent: Agent, environment: Environment, cycle: Cycle) -> DeviceDriver:
+    """All functions take a leading axis of seeds, also for one seed: the same program, so the same bits, for any number."""
+    num_lanes, frame_stack = environment.num_lanes, cycle.sampling.frame_stack
+    steps_per_period, updates_per_period = periods(cycle.update_period_steps, num_lanes)
+
+    def init(key):
+        learner_key, environment_key, run_key = jax.random.split(key, 3)
+        environment_state, timestep = environment.init(environment_key)
+        return RunState(
+            learner=learner.init(agent, learner_key),
+            replay=ring.init(environment.spec, cycle.replay_capacity // num_lanes, num_lanes),
+            environment=environment_state,
+            timestep=timestep,
+            stack=first_stack(timestep, frame_stack),
+            action=jnp.zeros(num_lanes, jnp.int32),
+            statistics=no_episodes(num_lanes),
+            key=run_key,
+        )
+
+    def interact(state: RunState, vector_step, act) -> RunState:
+        environment_state, timestep = environment.step(state.environment, state.action)
+        replay = ring.add(state.replay, state.timestep, state.action, vector_step)
+        stack = push(state.stack, timestep.observation, state.timestep.last, frame_stack)
+        key = jax.random.fold_in(state.key, 2 * vector_step)
+        return state._replace(
+            environment=environment_state,
+            replay=replay,
+            timestep=timestep,
+            stack=stack,
+            action=act(state.learner.params, stack, key, (vector_step + 1) * num_lanes),
+            statistics=count_episodes(state.statistics, timestep),
+        )
+
+    def random_action(params, stack, key, step):
+        return jax.random.randint(key, (num_lanes,), 0, environment.spec.num_actions)
+
+    def epsilon_greedy(params, stack, key, step):
+        q_key, explore_key, action_key = jax.random.split(key, 3)
+        greedy = jnp.argmax(agent.q_values(params, stack, q_key), axis=1)
+        explore = jax.random.uniform(explore_key, (num_lanes,)) < cycle.epsilon(step)
+        return jnp.where(explore, random_action(params, stack, action_key, step), greedy)
+
+    def learn(state: RunState, vector_step) -> tuple[RunState, dict]:
+        sums = {}
+        for index in range(updates_per_period):
+            key = jax.random.fold_in(jax.random.fold_in(state.key, 2 * vector_step + 1), index)
+            sample_key, loss_key = jax.random.split(key)
+            batch = ring.sample(state.replay, vector_step, sample_key, cycle.sampling)
+            weights = jnp.ones(cycle.sampling.batch_size)
+            learned, _, metrics = learner.update(agent, state.learner, batch, weights, loss_key)
+            state = state._replace(learner=learned)
+            sums = {name: sums.get(name, 0.0) + value for name, value in metrics.items()}
+        return state, sums
+
+    def sync_target(state: RunState, vector_step) -> RunState:
+        """Whenever the agent steps of this period reached a multiple of the target's period."""
+        step, before = vector_step * num_lanes, (vector_step - steps_per_period) * num_lanes
+        due = step // cycle.target_period_steps > before // cycle.target_period_steps
+        return state._replace(learner=jax.lax.cond(due, learner.sync_target, lambda same: same, state.learner))
+
+    def warm_up(state, vector_step, num_steps):
+        body = lambda i, state: interact(state, vector_step + i, random_action)  # noqa: E731
+        state = jax.lax.fori_loop(0, num_steps, body, forget_episodes(state))
+        return state, Metrics({}, *state.statistics[2:])
+
+    def advance(state, vector_step, num_periods):
+        def period(i, carry):
+            state, sums = carry
+            start = vector_step + i * steps_per_period
+            body = lambda j, state: interact(state, start + j, epsilon_greedy)  # noqa: E731
+            state = jax.lax.fori_loop(0, steps_per_period, body, state)
+            state, metrics = learn(state, start + steps_per_period)
+            state = sync_target(state, start + steps_per_period)
+            return state, jax.tree.map(jnp.add, sums, metrics)
+
+        _, shapes = jax.eval_shape(learn, state, vector_step)
+        zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+        state, sums = jax.lax.fori_loop(0, num_periods, period, (forget_episodes(state), zeros))
+        means = jax.tree.map(lambda total: total / (num_periods * updates_per_period), sums)
+        return state, Metrics(means, *state.statistics[2:])
+
+    over_seeds = lambda function: jax.jit(jax.vmap(function, in_axes=(0, None, None)), donate_argnums=0)  # noqa: E731
+    return DeviceDriver(
+        init=jax.jit(jax.vmap(init)),
+        warm_up=over_seeds(warm_up),
+        advance=over_seeds(advance),
+        steps_per_period=steps_per_period,
+        updates_per_period=updates_per_period,
+    )
+
+
+def linear_epsilon(final: float, warm_up_steps: int, decay_steps: int) -> Callable[[Array], Array]:
+    """1 while the replay fills, then linearly down to `final` (Dopamine's schedule)."""
+
+    def epsilon(step):
+        left = 1.0 - (step - warm_up_steps) / max(1, decay_steps)
+        return final + (1.0 - final) * jnp.clip(left, 0.0, 1.0)
+
+    return epsilon
+
+
+def first_stack(timestep: Timestep, frame_stack: int) -> Shaped[Array, "E ..."]:
+    frames = timestep.observation if frame_stack == 1 else timestep.observation[..., None]
+    empty = jnp.zeros((*frames.shape[:-1], frame_stack), frames.dtype) if frame_stack > 1 else frames
+    return push(empty, timestep.observation, jnp.ones(len(timestep.last), bool), frame_stack)
+
+
+def no_episodes(num_lanes: int) -> EpisodeStatistics:
+    count = jnp.zeros((), jnp.int32)
+    return EpisodeStatistics(jnp.zeros(num_lanes), jnp.zeros(num_lanes, jnp.int32), jnp.zeros(()), count, count)
+
+
+def forget_episodes(state: RunState) -> RunState:
+    """Start the sums of a new chunk; unfinished episodes go on."""
+    zero = jax.tree.map(jnp.zeros_like, state.statistics)
+    running = {"running_return": state.statistics.running_return, "running_length": state.statistics.running_length}
+    return state._replace(statistics=zero._replace(**running))
+
+
+def count_episodes(statistics: EpisodeStatistics, timestep: Timestep) -> EpisodeStatistics:
+    """Add an arrival; a first row adds reward 0 and is told apart by the length it follows."""
+    total = statistics.running_return + timestep.reward
+    length = statistics.running_length + 1
+    ended = timestep.last
+    return EpisodeStatistics(
+        running_return=jnp.where(ended, 0.0, total),
+        running_length=jnp.where(ended, -1, length),  # the reset row that follows is not a step
+        sum_return=statistics.sum_return + jnp.sum(jnp.where(ended, total, 0.0)),
+        sum_length=statistics.sum_length + jnp.sum(jnp.where(ended, length, 0)),
+        num_episodes=statistics.num_episodes + jnp.sum(ended),
+    )
+
+
+StateOfSeeds = PyTree

@@ -1,0 +1,51 @@
+"""gymnax's classic control and MinAtar games, with terminations and truncations told apart."""
+
+from typing import Any
+
+import gymnax
+import jax
+import jax.numpy as jnp
+import numpy as np
+from gymnax.environments.environment import Environment as GymnaxEnvironment
+
+from fqf.types import EnvironmentSpec, JittableEnvironment, Timestep
+
+CLASSIC = {"cartpole": "CartPole-v1", "acrobot": "Acrobot-v1", "mountain_car": "MountainCar-v0"}
+MINATAR = {
+    "asterix": "Asterix-MinAtar",
+    "breakout": "Breakout-MinAtar",
+    "freeway": "Freeway-MinAtar",
+    "seaquest": "Seaquest-MinAtar",
+    "space_invaders": "SpaceInvaders-MinAtar",
+}
+
+
+def make_classic(name: str) -> JittableEnvironment:
+    return adapt(gymnax.make(CLASSIC[name])[0], f"classic/{name}")
+
+
+def make_minatar(name: str) -> JittableEnvironment:
+    """MinAtar's cells are 0 or 1: as booleans a replay of 100,000 frames takes 40 to 100 MB, not 160 to 400."""
+    return adapt(gymnax.make(MINATAR[name])[0], f"minatar/{name}", np.dtype(bool))
+
+
+def adapt(environment: GymnaxEnvironment, id: str, dtype: np.dtype = np.dtype("float32")) -> JittableEnvironment:
+    """Any gymnax environment with a discrete action space, under its default parameters."""
+    params: Any = environment.default_params
+
+    def reset(key):
+        observation, state = environment.reset_env(key, params)
+        return jax.tree.map(jnp.asarray, state), observation.astype(dtype)
+
+    def step(key, state, action):
+        observation, state, reward, terminated, _ = environment.step_env(key, state, action, params)
+        terminated = jnp.asarray(terminated, bool)
+        return state, Timestep(
+            observation=observation.astype(dtype),
+            reward=jnp.asarray(reward, jnp.float32),
+            discount=1.0 - terminated,
+            last=terminated | environment.is_truncated(state, params),
+        )
+
+    shape = tuple(environment.observation_space(params).shape)
+    return JittableEnvironment(EnvironmentSpec(id, shape, dtype, environment.num_actions), reset, step)

@@ -1,0 +1,15 @@
+"""A user's mistake, told in one line."""
+
+import difflib
+from collections.abc import Iterable
+
+
+class UserError(Exception):
+    """Something the user can put right. The command line prints its one line and exits with 2."""
+
+
+def nearest(name: str, valid: Iterable[str]) -> str:
+    """The part of an error message that says what to write instead."""
+    valid = list(valid)
+    close = difflib.get_close_matches(name, valid, n=1, cutoff=0.5)
+    return f"did you mean {close[0]!r}?" if close else f"choose from {', '.join(valid)}"

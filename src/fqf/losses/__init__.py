@@ -1,0 +1,1 @@
+"""One pure function per equation, on one transition; no network, no config."""

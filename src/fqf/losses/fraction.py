@@ -1,0 +1,21 @@
+"""Where to put the fractions: the gradient of the 1-Wasserstein error (FQF section 3.2, proposition 1)."""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+
+def w1_gradient(edge_quantiles: Float[Array, "N-1"], quantiles: Float[Array, "N"]) -> Float[Array, "N-1"]:
+    """dW1/dtau_i for i = 1..N-1, from F at the inner edges and at the midpoints."""
+    return 2 * edge_quantiles - quantiles[1:] - quantiles[:-1]
+
+
+def pull_back(gradient: Float[Array, "N-1"], taus: Float[Array, "N+1"]) -> Float[Array, ""]:
+    """A scalar whose gradient with respect to the inner edges is `gradient`; its value means nothing."""
+    return jnp.sum(jax.lax.stop_gradient(gradient) * taus[1:-1])
+
+
+def entropy(widths: Float[Array, "N"]) -> Float[Array, ""]:
+    """H(q) = -sum q log q, with 0 log 0 = 0."""
+    positive = widths > 0
+    return -jnp.sum(jnp.where(positive, widths * jnp.log(jnp.where(positive, widths, 1.0)), 0.0))

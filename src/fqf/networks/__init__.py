@@ -1,0 +1,1 @@
+"""Linen modules; the agents compose them."""

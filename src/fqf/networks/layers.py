@@ -1,0 +1,52 @@
+"""Layers that Flax does not have, or that XLA's CPU back end does not run well."""
+
+import functools
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+Dense = functools.partial(nn.Dense, kernel_init=nn.initializers.variance_scaling(3**-0.5, "fan_in", "uniform"))
+"""A dense layer as Dopamine's IQN starts it, on which the paper's experiments were built."""
+
+
+def patches(images: Float[Array, "B H W C"], size: int, stride: int) -> Float[Array, "B h w size*size*C"]:
+    """All windows of a VALID convolution, unfolded: row-major over the window, channels last."""
+    height = (images.shape[1] - size) // stride + 1
+    width = (images.shape[2] - size) // stride + 1
+    windows = [
+        images[:, i : i + stride * (height - 1) + 1 : stride, j : j + stride * (width - 1) + 1 : stride]
+        for i in range(size)
+        for j in range(size)
+    ]
+    return jnp.concatenate(windows, axis=-1)
+
+
+class PatchConv(nn.Module):
+    """A VALID convolution as patches times a matrix.
+
+    XLA runs convolutions on a CPU at about half the speed of this matmul, and turns a convolution under `vmap` over
+    seeds into a grouped one, which is far slower and not bit-identical to the plain one.
+    """
+
+    features: int
+    size: int
+    stride: int
+
+    @nn.compact
+    def __call__(self, images: Float[Array, "B H W C"]) -> Float[Array, "B h w F"]:
+        return Dense(self.features)(patches(images, self.size, self.stride))
+
+
+class CosineEmbedding(nn.Module):
+    """phi(tau) = ReLU(cos(pi i tau) W + b), i = 1..num_cosines (IQN section 3.1; FQF section 3.4)."""
+
+    features: int
+    num_cosines: int = 64
+
+    @nn.compact
+    def __call__(self, taus: Float[Array, "B N"]) -> Float[Array, "B N D"]:
+        harmonics = jnp.arange(1, self.num_cosines + 1, dtype=taus.dtype)
+        cosines = jnp.cos(jnp.pi * taus[..., None] * harmonics)
+        return jax.nn.relu(Dense(self.features)(cosines))

@@ -1,0 +1,111 @@
+"""The few records that every part of the project passes around."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, Shaped
+
+PyTree = Any
+Key = Array
+
+
+class Timestep(NamedTuple):
+    """What an environment says on arrival at an observation; leading axis E where several lanes speak at once.
+
+    rows of one lane:  o0  o1  o2* | o0  o1 ...     (* last; the row after it is the first of a new episode)
+    """
+
+    observation: Shaped[Array, "..."]
+    reward: Float[Array, "*E"]
+    """Raw reward earned on the way here; 0 on the first row of an episode."""
+    discount: Float[Array, "*E"]
+    """0 where the return ends here (termination), 1 otherwise, also on truncation."""
+    last: Bool[Array, "*E"]
+    """The episode ends here, by termination or by truncation."""
+
+
+class EnvironmentSpec(NamedTuple):
+    """What an agent must know of an environment before it sees one."""
+
+    id: str
+    observation_shape: tuple[int, ...]
+    observation_dtype: np.dtype
+    num_actions: int
+
+
+class JittableEnvironment(NamedTuple):
+    """One lane of an environment that runs inside a compiled program, without automatic resets."""
+
+    spec: EnvironmentSpec
+    reset: Callable[[Key], tuple[PyTree, Array]]
+    """key -> state, first observation"""
+    step: Callable[[Key, PyTree, Array], tuple[PyTree, Timestep]]
+    """key, state, action -> state, timestep"""
+
+
+class Environment(NamedTuple):
+    """A batched environment as two pure functions; after `last`, `step` ignores its action and starts an episode."""
+
+    spec: EnvironmentSpec
+    num_lanes: int
+    init: Callable[[Key], tuple[PyTree, Timestep]]
+    step: Callable[[PyTree, Int[Array, "E"]], tuple[PyTree, Timestep]]
+
+
+class Transition(NamedTuple):
+    """A batch of n-step transitions, as the losses see them."""
+
+    observation: Shaped[Array, "B ..."]
+    action: Int[Array, "B"]
+    reward: Float[Array, "B"]
+    """Discounted sum of the rewards between the two observations."""
+    discount: Float[Array, "B"]
+    """Weight of the next observation's value: gamma to the number of steps, 0 after a termination."""
+    next_observation: Shaped[Array, "B ..."]
+
+
+class LossOutput(NamedTuple):
+    """What an agent's loss returns. The learner averages `loss` over the batch, with importance weights."""
+
+    loss: Float[Array, "B"]
+    priorities: Float[Array, "B"]
+    metrics: dict[str, Float[Array, ""]]
+
+
+class ReturnDistribution(NamedTuple):
+    """The return of each action in one state as atoms: the same type for every agent."""
+
+    probabilities: Float[Array, "A N"]
+    values: Float[Array, "A N"]
+
+
+class LearnerState(NamedTuple):
+    params: PyTree
+    target_params: PyTree
+    optimizer_state: PyTree
+
+
+class EpisodeStatistics(NamedTuple):
+    """Running returns of the unfinished episodes, and sums over those that ended since the last log line."""
+
+    running_return: Float[Array, "E"]
+    running_length: Int[Array, "E"]
+    sum_return: Float[Array, ""]
+    sum_length: Int[Array, ""]
+    num_episodes: Int[Array, ""]
+
+
+class RunState(NamedTuple):
+    """Everything that one seed's run is, except its step counter, which all seeds share."""
+
+    learner: LearnerState
+    replay: PyTree
+    environment: PyTree
+    timestep: Timestep
+    stack: Shaped[Array, "E ..."]
+    """The observation as the network sees it: the newest frame, or a stack of the last few."""
+    action: Int[Array, "E"]
+    """Chosen for `timestep`, not yet taken."""
+    statistics: EpisodeStatistics
+    key: Key
