@@ -16,9 +16,10 @@ from jaxtyping import Array, Float, Int, Shaped
 
 from fqf import learner
 from fqf.agents.agent import Agent
+from fqf.config import periods
 from fqf.replay import ring
 from fqf.replay.nstep import push
-from fqf.types import Environment, EpisodeStatistics, Key, PyTree, RunState, Timestep
+from fqf.types import Environment, EpisodeStatistics, Key, RunState, Timestep
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,6 @@ class Cycle:
     replay_capacity: int
     update_period_steps: int
     target_period_steps: int
-    learning_starts_steps: int
     epsilon: Callable[[Int[Array, ""]], Float[Array, ""]]
 
 
@@ -55,18 +55,13 @@ class DeviceDriver(NamedTuple):
     updates_per_period: int
 
 
-def periods(update_period_steps: int, num_lanes: int) -> tuple[int, int]:
-    """Vector steps and updates of one period: the ratio of updates to agent steps is the same for any number of lanes."""
-    return max(1, update_period_steps // num_lanes), max(1, num_lanes // update_period_steps)
-
-
 def make_device_driver(agent: Agent, environment: Environment, cycle: Cycle) -> DeviceDriver:
-    """All functions take a leading axis of seeds, also for one seed: the same program, so the same bits, for any number."""
+    """The functions take a leading axis of seeds. The counter is outside it, so that loops, syncs and write heads stay scalar."""
     num_lanes, frame_stack = environment.num_lanes, cycle.sampling.frame_stack
     steps_per_period, updates_per_period = periods(cycle.update_period_steps, num_lanes)
 
     def init(key):
-        learner_key, environment_key, run_key = jax.random.split(key, 3)
+        learner_key, environment_key, action_key, run_key = jax.random.split(key, 4)
         environment_state, timestep = environment.init(environment_key)
         return RunState(
             learner=learner.init(agent, learner_key),
@@ -74,7 +69,7 @@ def make_device_driver(agent: Agent, environment: Environment, cycle: Cycle) -> 
             environment=environment_state,
             timestep=timestep,
             stack=first_stack(timestep, frame_stack),
-            action=jnp.zeros(num_lanes, jnp.int32),
+            action=jax.random.randint(action_key, (num_lanes,), 0, environment.spec.num_actions),
             statistics=no_episodes(num_lanes),
             key=run_key,
         )
@@ -120,19 +115,21 @@ def make_device_driver(agent: Agent, environment: Environment, cycle: Cycle) -> 
         due = step // cycle.target_period_steps > before // cycle.target_period_steps
         return state._replace(learner=jax.lax.cond(due, learner.sync_target, lambda same: same, state.learner))
 
+    def play(state: RunState, vector_step, num_steps, act) -> RunState:
+        return jax.lax.fori_loop(0, num_steps, lambda i, state: interact(state, vector_step + i, act), state)
+
     def warm_up(state, vector_step, num_steps):
-        body = lambda i, state: interact(state, vector_step + i, random_action)  # noqa: E731
-        state = jax.lax.fori_loop(0, num_steps, body, forget_episodes(state))
+        state = play(forget_episodes(state), vector_step, num_steps, random_action)
         return state, Metrics({}, *state.statistics[2:])
 
     def advance(state, vector_step, num_periods):
         def period(i, carry):
             state, sums = carry
-            start = vector_step + i * steps_per_period
-            body = lambda j, state: interact(state, start + j, epsilon_greedy)  # noqa: E731
-            state = jax.lax.fori_loop(0, steps_per_period, body, state)
-            state, metrics = learn(state, start + steps_per_period)
-            state = sync_target(state, start + steps_per_period)
+            begin = vector_step + i * steps_per_period
+            end = begin + steps_per_period
+            state = play(state, begin, steps_per_period, epsilon_greedy)
+            state, metrics = learn(state, end)
+            state = sync_target(state, end)
             return state, jax.tree.map(jnp.add, sums, metrics)
 
         _, shapes = jax.eval_shape(learn, state, vector_step)
@@ -141,7 +138,9 @@ def make_device_driver(agent: Agent, environment: Environment, cycle: Cycle) -> 
         means = jax.tree.map(lambda total: total / (num_periods * updates_per_period), sums)
         return state, Metrics(means, *state.statistics[2:])
 
-    over_seeds = lambda function: jax.jit(jax.vmap(function, in_axes=(0, None, None)), donate_argnums=0)  # noqa: E731
+    def over_seeds(function):
+        return jax.jit(jax.vmap(function, in_axes=(0, None, None)), donate_argnums=0)
+
     return DeviceDriver(
         init=jax.jit(jax.vmap(init)),
         warm_up=over_seeds(warm_up),
@@ -191,6 +190,3 @@ def count_episodes(statistics: EpisodeStatistics, timestep: Timestep) -> Episode
         sum_length=statistics.sum_length + jnp.sum(jnp.where(ended, length, 0)),
         num_episodes=statistics.num_episodes + jnp.sum(ended),
     )
-
-
-StateOfSeeds = PyTree

@@ -1,0 +1,197 @@
+"""What a run is: one frozen record, read from presets, TOML files and the command line, and written back whole.
+
+Names are flat: every field of every part is one key of a TOML file and one flag, whichever part it belongs to.
+"""
+
+import dataclasses
+import math
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Generic, Literal, TypeVar, get_args, get_origin
+
+import tomli_w
+
+from fqf.errors import UserError, nearest
+from fqf.networks.torsos import NetworkConfig
+
+AgentConfig = TypeVar("AgentConfig")
+
+
+@dataclass(frozen=True)
+class RunConfig(Generic[AgentConfig]):
+    """All that determines a run's results. The defaults are the paper's experiment; where it is silent, Dopamine's."""
+
+    algorithm: AgentConfig
+    network: NetworkConfig = field(default_factory=NetworkConfig)
+
+    agent: str = "fqf"
+    """Which agent to train."""
+    env: str = "classic/cartpole"
+    """Environment id, such as classic/cartpole, minatar/breakout or toy/exponential."""
+    seed: int = 0
+    """Everything random in a run follows from it."""
+    steps: int = 50_000_000
+    """Agent steps over all lanes, resets included (200 million frames at 4 frames a step; FQF section 4)."""
+    lanes: int = 1
+    """Copies of the environment that play side by side."""
+
+    discount: float = 0.99
+    """Gamma (FQF, hyper-parameter sheet)."""
+    batch_size: int = 32
+    """Transitions per update (FQF, hyper-parameter sheet)."""
+    n_step: int = 1
+    """Steps of reward before the bootstrap (FQF section 3.3: one)."""
+    frame_stack: int = 1
+    """Frames that make one observation (4 on Atari; Mnih et al. 2015)."""
+    replay_capacity: int = 1_000_000
+    """Rows of experience kept, over all lanes (Mnih et al. 2015; Dopamine)."""
+    update_period_steps: int = 4
+    """Agent steps per update (Mnih et al. 2015; Dopamine)."""
+    target_period_steps: int = 8_000
+    """Agent steps between two copies of the online network to the target network (Dopamine's IQN)."""
+    learning_starts_steps: int = 20_000
+    """Agent steps of random play before the first update (Dopamine's IQN)."""
+
+    learning_rate: float = 5e-5
+    """Adam's rate for torso, embedding and head (FQF, hyper-parameter sheet)."""
+    final_learning_rate: float | None = None
+    """If given, Adam's rate falls to this by the last update, along a half cosine."""
+    adam_epsilon: float = 0.01 / 32
+    """Adam's epsilon (0.01 / batch size; QR-DQN, Dopamine's IQN)."""
+
+    exploration_epsilon: float = 0.01
+    """Share of random actions after the decay (FQF section 4)."""
+    exploration_decay_steps: int = 250_000
+    """Agent steps over which epsilon falls from 1, once learning has started (Dopamine)."""
+
+    evaluation_epsilon: float = 0.001
+    """Share of random actions in evaluation (FQF section 4)."""
+    evaluation_episodes: int = 100
+    """Episodes per evaluation, each on a lane of its own, so that short ones are not counted more often."""
+    evaluate_every_steps: int = 250_000
+    """Agent steps between two evaluations of the frozen policy (Dopamine)."""
+    log_every_steps: int = 10_000
+    """Agent steps per line of metrics."""
+
+
+def periods(update_period_steps: int, lanes: int) -> tuple[int, int]:
+    """Vector steps and updates of one period: any number of lanes keeps the ratio of updates to agent steps."""
+    return max(1, update_period_steps // lanes), max(1, lanes // update_period_steps)
+
+
+def warm_up_steps(config: RunConfig[Any]) -> int:
+    """Agent steps before learning, rounded up to whole steps of all lanes."""
+    return -(-config.learning_starts_steps // config.lanes) * config.lanes
+
+
+def num_periods(config: RunConfig[Any]) -> int:
+    """Periods of play and learning that fit between the warm-up and the end of the run."""
+    vector_steps = periods(config.update_period_steps, config.lanes)[0]
+    return (config.steps - warm_up_steps(config)) // (vector_steps * config.lanes)
+
+
+def num_updates(config: RunConfig[Any]) -> int:
+    return num_periods(config) * periods(config.update_period_steps, config.lanes)[1]
+
+
+def flatten(config: Any) -> dict[str, Any]:
+    """Every option by its flat name: the run's own first, then those of its parts."""
+    values = {item.name: getattr(config, item.name) for item in dataclasses.fields(config)}
+    parts = [value for value in values.values() if dataclasses.is_dataclass(value)]
+    flat = {name: value for name, value in values.items() if not dataclasses.is_dataclass(value)}
+    for part in parts:
+        flat |= flatten(part)
+    return flat
+
+
+def override(config: Any, options: Mapping[str, Any]) -> Any:
+    """A copy with some options replaced, whichever part they live in; names of other parts are passed over."""
+    changes = {}
+    for item in dataclasses.fields(config):
+        value = getattr(config, item.name)
+        if dataclasses.is_dataclass(value):
+            changes[item.name] = override(value, options)
+        elif item.name in options:
+            changes[item.name] = _like(item, options[item.name])
+    return dataclasses.replace(config, **changes)
+
+
+def _like(option: dataclasses.Field, value: Any) -> Any:
+    """Read a value from TOML or Python as the option's declared type."""
+    kind, choices = option.type, get_args(option.type)
+    if get_origin(kind) is Literal:
+        if value not in choices:
+            raise UserError(f"{option.name} is {value!r}; {nearest(str(value), choices)}")
+        return value
+    if get_origin(kind) is tuple:
+        if isinstance(value, list | tuple) and all(type(element) is int for element in value):
+            return tuple(value)
+        raise UserError(f"{option.name} is {value!r}, but must be a list of whole numbers")
+    if type(value) is int and (kind is float or float in choices):
+        return float(value)
+    if type(value) is kind or type(value) in choices:
+        return value
+    words = {int: "a whole number", float: "a number", str: "a text"}
+    raise UserError(f"{option.name} is {value!r}, but must be {words.get(kind, 'a number')}")
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text())
+    except OSError as error:
+        raise UserError(f"can't read config file {path}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UserError(f"config file {path} is not valid TOML: {error}") from None
+
+
+def check_names(options: Mapping[str, Any], config: Any, source: str) -> None:
+    valid = flatten(config)
+    for name in options:
+        if name not in valid:
+            raise UserError(f"unknown key {name!r} in {source}; {nearest(name, valid)}")
+
+
+def to_toml(config: Any) -> str:
+    """The whole config; options that are unset (None) are left out, as TOML has no word for them."""
+    return tomli_w.dumps({name: value for name, value in flatten(config).items() if value is not None})
+
+
+def check(config: RunConfig[Any]) -> None:
+    """Refuse what can't work, in one line that says what would."""
+    options = flatten(config)
+
+    def require(name: str, holds: bool, rule: str) -> None:
+        if not holds:
+            raise UserError(f"{name} is {options[name]!r}, but must be {rule}")
+
+    for name, value in options.items():
+        if isinstance(value, float) and not math.isfinite(value):
+            raise UserError(f"{name} is {value!r}, but must be finite")
+    at_least_one = ("steps", "lanes", "batch_size", "n_step", "frame_stack", "replay_capacity", "update_period_steps")
+    at_least_one += ("target_period_steps", "evaluation_episodes", "evaluate_every_steps", "log_every_steps", "hidden")
+    at_least_one += ("num_fractions", "num_cosines")
+    for name in at_least_one:
+        if name in options:
+            require(name, options[name] >= 1, "at least 1")
+    for name in ("seed", "learning_starts_steps", "exploration_decay_steps", "learning_rate", "final_learning_rate"):
+        require(name, options[name] is None or options[name] >= 0, "0 or more")
+    for name in ("fraction_learning_rate", "entropy_coefficient"):
+        require(name, options.get(name, 0) >= 0, "0 or more")
+    for name in ("adam_epsilon", "fraction_epsilon", "huber_kappa"):
+        require(name, options.get(name, 1) > 0, "greater than 0")
+    for name in ("discount", "exploration_epsilon", "evaluation_epsilon", "fraction_decay"):
+        require(name, 0 <= options.get(name, 0) <= 1, "between 0 and 1")
+    require("seed", config.seed < 2**31, "below 2**31")
+    require("torso_layers", all(size >= 1 for size in config.network.torso_layers), "sizes of at least 1")
+    require("torso_layers", len(config.network.torso_layers) >= 1, "at least one layer")
+
+    period, lanes = config.update_period_steps, config.lanes
+    require("lanes", period % lanes == 0 or lanes % period == 0, f"a divisor or a multiple of {period=}")
+    rows, shortest = config.replay_capacity // lanes, config.n_step + config.frame_stack + 1
+    require("batch_size", config.batch_size <= config.replay_capacity, f"at most {config.replay_capacity=}")
+    require("replay_capacity", rows >= shortest, f"at least {shortest * lanes}, to hold one transition per lane")
+    least = max(shortest * lanes, config.batch_size)
+    require("learning_starts_steps", config.learning_starts_steps >= least, f"at least {least}, to fill one batch")
+    require("steps", config.steps > config.learning_starts_steps, f"more than {config.learning_starts_steps=}")

@@ -1,0 +1,105 @@
+"""Scores of a frozen policy."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from fqf.agents.agent import Agent, mean
+from fqf.drivers import first_stack
+from fqf.replay.nstep import push
+from fqf.types import Environment, Key, PyTree
+
+
+class Episodes(NamedTuple):
+    returns: Float[Array, "episodes"]
+    lengths: Int[Array, "episodes"]
+
+
+class Scores(NamedTuple):
+    """A row of `evaluations.csv`."""
+
+    mean: float
+    median: float
+    minimum: float
+    maximum: float
+    mean_length: float
+    episodes: int
+
+
+def summarize(episodes: Episodes) -> Scores:
+    returns, lengths = np.asarray(episodes.returns, np.float64), np.asarray(episodes.lengths, np.float64)
+    return Scores(
+        float(returns.mean()),
+        float(np.median(returns)),
+        float(returns.min()),
+        float(returns.max()),
+        float(lengths.mean()),
+        len(returns),
+    )
+
+
+def make_evaluate(
+    agent: Agent, environment: Environment, epsilon: float, frame_stack: int
+) -> Callable[[PyTree, Key], Episodes]:
+    """One episode per lane, to its end: no lane plays a second one, so short episodes are not counted more often."""
+    num_lanes, num_actions = environment.num_lanes, environment.spec.num_actions
+
+    def act(params, stack, key):
+        explore_key, action_key = jax.random.split(key)
+        greedy = jnp.argmax(mean(agent.distribution(params, stack)), axis=1)
+        explore = jax.random.uniform(explore_key, (num_lanes,)) < epsilon
+        return jnp.where(explore, jax.random.randint(action_key, (num_lanes,), 0, num_actions), greedy)
+
+    def evaluate(params, key):
+        environment_key, act_key = jax.random.split(key)
+        state, timestep = environment.init(environment_key)
+
+        def unfinished(carry):
+            return ~jnp.all(carry[-1])
+
+        def step(carry):
+            time, state, timestep, stack, episodes, finished = carry
+            action = act(params, stack, jax.random.fold_in(act_key, time))
+            state, arrival = environment.step(state, action)
+            stack = push(stack, arrival.observation, timestep.last, frame_stack)
+            returns = episodes.returns + jnp.where(finished, 0.0, arrival.reward)
+            lengths = episodes.lengths + ~finished
+            return time + 1, state, arrival, stack, Episodes(returns, lengths), finished | arrival.last
+
+        nothing = Episodes(jnp.zeros(num_lanes), jnp.zeros(num_lanes, jnp.int32))
+        start = (0, state, timestep, first_stack(timestep, frame_stack), nothing, jnp.zeros(num_lanes, bool))
+        return jax.lax.while_loop(unfinished, step, start)[-2]
+
+    return jax.jit(evaluate)
+
+
+def make_trace(
+    agent: Agent, environment: Environment, frame_stack: int, num_states: int = 3, horizon: int = 300
+) -> Callable[[PyTree, Key], np.ndarray]:
+    """A few observations of one greedy episode, spread evenly over it (over its first `horizon` steps if it is longer)."""
+
+    def play(params, key):
+        state, timestep = environment.init(key)
+
+        def step(carry, _):
+            state, timestep, stack = carry
+            action = jnp.argmax(mean(agent.distribution(params, stack)), axis=1)
+            state, arrival = environment.step(state, action)
+            following = push(stack, arrival.observation, timestep.last, frame_stack)
+            return (state, arrival, following), (stack[0], timestep.last[0])
+
+        start = (state, timestep, first_stack(timestep, frame_stack))
+        return jax.lax.scan(step, start, length=horizon)[1]
+
+    compiled = jax.jit(play)
+
+    def trace(params: PyTree, key: Key) -> np.ndarray:
+        observations, last = (np.asarray(leaf) for leaf in compiled(params, key))
+        length = int(np.argmax(last)) if last.any() else horizon
+        return observations[np.unique(np.arange(num_states) * length // num_states)]
+
+    return trace

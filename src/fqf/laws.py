@@ -1,0 +1,59 @@
+"""Return laws that are known exactly, and the 1-Wasserstein distance of a staircase to them."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from scipy import integrate, stats
+
+QuantileFunction = Callable[[np.ndarray], np.ndarray]
+
+
+class Law(NamedTuple):
+    name: str
+    quantile: QuantileFunction
+
+
+UNIFORM = Law("Uniform[0, 2]", lambda tau: 2 * np.asarray(tau))
+NORMAL = Law("Normal(0, 4/3)", stats.norm(scale=(4 / 3) ** 0.5).ppf)
+EXPONENTIAL = Law("Exponential(1)", stats.expon.ppf)
+LAPLACE = Law("Laplace(1)", stats.laplace.ppf)
+GEOMETRIC = Law("2 (1 - 2^-T), T ~ Geometric(1/4)", lambda tau: 2 * (1 - 0.5 ** stats.geom(0.25).ppf(tau)))
+
+LAWS = {
+    "toy/uniform": (UNIFORM,),
+    "toy/normal": (NORMAL,),
+    "toy/exponential": (EXPONENTIAL,),
+    "toy/laplace": (LAPLACE,),
+    "toy/geometric": (GEOMETRIC,),
+    "toy/bandit": (UNIFORM, EXPONENTIAL),
+}
+"""The law of each action's return."""
+
+
+def w1_to_staircase(quantile: QuantileFunction, taus: np.ndarray, values: np.ndarray) -> float:
+    """Integral of |F(w) - value_i| over each step of the staircase, by quadrature split where the sign may change."""
+    total = 0.0
+    for left, right, value in zip(taus[:-1], taus[1:], values, strict=True):
+        if right <= left:
+            continue
+        # The quantile function crosses the step at most once: find where, and integrate both sides on their own.
+        crossing = _crossing(quantile, left, right, value)
+        for a, b in ((left, crossing), (crossing, right)):
+            if b > a:
+                total += abs(integrate.quad(lambda w: float(quantile(w)) - value, a, b, limit=200)[0])  # noqa: B023
+    return total
+
+
+def w1_of_fractions(quantile: QuantileFunction, taus: np.ndarray) -> float:
+    """The error that fractions allow at best, with every value at its midpoint's quantile (FQF lemma 1)."""
+    taus = np.asarray(taus, np.float64)
+    return w1_to_staircase(quantile, taus, quantile((taus[1:] + taus[:-1]) / 2))
+
+
+def _crossing(quantile: QuantileFunction, left: float, right: float, value: float) -> float:
+    low, high = left, right
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if quantile(middle) < value else (low, middle)
+    return low

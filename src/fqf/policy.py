@@ -1,0 +1,97 @@
+"""A trained policy: parameters and what is needed to use them, without the environment they were trained on."""
+
+import functools
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import safetensors
+import safetensors.numpy
+from flax.traverse_util import flatten_dict, unflatten_dict
+
+from fqf.agents import make_agent, observation_shape
+from fqf.agents.agent import mean
+from fqf.config import RunConfig, check, check_names, override, read_toml, to_toml
+from fqf.errors import UserError
+from fqf.files import write_whole
+from fqf.presets import preset
+from fqf.types import EnvironmentSpec, PyTree, ReturnDistribution
+
+FORMAT = "fqf-policy-1"
+
+
+@dataclass(frozen=True)
+class Policy:
+    """`act` and `distribution` take one observation, or several along a leading axis."""
+
+    config: RunConfig[Any]
+    spec: EnvironmentSpec
+    params: PyTree
+
+    def act(self, observation: Any) -> Any:
+        """The action with the highest expected return; an int for one observation."""
+        batch, single = self._batch(observation)
+        actions = np.asarray(jnp.argmax(mean(self._distribution(self.params, batch)), axis=1))
+        return int(actions[0]) if single else actions
+
+    def distribution(self, observation: Any) -> ReturnDistribution:
+        """The return of every action: probabilities and values, [A, N]."""
+        batch, single = self._batch(observation)
+        distribution = jax.tree.map(np.asarray, self._distribution(self.params, batch))
+        return jax.tree.map(lambda leaf: leaf[0], distribution) if single else distribution
+
+    @functools.cached_property
+    def _distribution(self) -> Any:
+        return jax.jit(make_agent(self.config, self.spec).distribution)
+
+    def _batch(self, observation: Any) -> tuple[np.ndarray, bool]:
+        shape, array = observation_shape(self.config, self.spec), np.asarray(observation)
+        if array.shape == shape:
+            return array[None], True
+        if array.shape[1:] == shape:
+            return array, False
+        raise UserError(f"an observation of shape {array.shape} was given; {self.spec.id} has {shape}")
+
+    def save(self, directory: Path) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        tensors = {name: np.asarray(leaf) for name, leaf in flatten_dict(self.params, sep="/").items()}
+        spec = self.spec._asdict() | {"observation_dtype": str(self.spec.observation_dtype)}
+        metadata = {"format": FORMAT, "spec": json.dumps(spec)}
+        write_whole(directory / "config.toml", to_toml(self.config).encode())
+        write_whole(directory / "params.safetensors", safetensors.numpy.save(tensors, metadata))
+
+
+def load_policy(directory: Path) -> Policy:
+    """Read a policy that `save` wrote. Every tensor's name, shape and type must be what the config asks for."""
+    path = directory / "params.safetensors"
+    options = read_toml(directory / "config.toml")
+    try:
+        with safetensors.safe_open(path, framework="numpy") as file:
+            metadata = file.metadata() or {}
+            if metadata.get("format") != FORMAT:
+                raise UserError(f"{path} has format {metadata.get('format')!r}; this version reads {FORMAT!r}")
+            spec = _read_spec(metadata["spec"])
+            config = preset(str(options.get("agent")), str(options.get("env")))
+            check_names(options, config, str(directory / "config.toml"))
+            config = override(config, options)
+            check(config)
+            shapes = flatten_dict(jax.eval_shape(make_agent(config, spec).init, jax.random.key(0)), sep="/")
+            if set(file.keys()) != set(shapes):
+                raise UserError(f"{path} does not hold the parameters that its config.toml describes")
+            for name, expected in shapes.items():
+                if tuple(file.get_slice(name).get_shape()) != expected.shape:
+                    raise UserError(f"{path}: {name} does not have the shape that its config.toml describes")
+            params = unflatten_dict({name: jnp.asarray(file.get_tensor(name)) for name in shapes}, sep="/")
+    except (OSError, safetensors.SafetensorError, KeyError, TypeError, ValueError) as error:
+        raise UserError(f"can't read policy {path}: {error}") from None
+    return Policy(config, spec, params)
+
+
+def _read_spec(text: str) -> EnvironmentSpec:
+    spec = json.loads(text)
+    shape = tuple(int(size) for size in spec["observation_shape"])
+    return EnvironmentSpec(str(spec["id"]), shape, np.dtype(spec["observation_dtype"]), int(spec["num_actions"]))

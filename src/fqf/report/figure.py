@@ -1,0 +1,83 @@
+"""The picture of one run: how it learned, and what it believes."""
+
+import csv
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from fqf.laws import LAWS, w1_to_staircase
+
+COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
+
+
+def draw_run(path: Path) -> Path:
+    """Write `figure.png`: the learning curve, and the quantile functions of all actions in a few states."""
+    config = tomllib.loads((path / "config.toml").read_text())
+    beliefs = json.loads((path / "distributions.json").read_text())
+    num_states = len(beliefs["states"])
+    figure = Figure(figsize=(4.6 + 3.1 * num_states, 3.8), layout="constrained")
+    axes = figure.subplots(1, 1 + num_states, width_ratios=[1.5] + [1] * num_states, squeeze=False)[0]
+    draw_learning_curve(axes[0], path)
+    shared = axes[1]
+    for index, name in enumerate(beliefs["states"]):
+        axis = axes[1 + index]
+        draw_quantiles(axis, beliefs["probabilities"][index], beliefs["values"][index])
+        axis.set_title(name, fontsize=10)
+        if config["env"] in LAWS:
+            draw_laws(axis, config["env"], beliefs["probabilities"][index], beliefs["values"][index])
+        axis.sharey(shared)
+    shared.set_ylabel("return")
+    shared.legend(fontsize=8, frameon=False, loc="upper left")
+    figure.suptitle(f"{config['agent']} on {config['env']}, seed {config['seed']}", fontsize=11)
+    target = path / "figure.png"
+    figure.savefig(target, dpi=130)
+    return target
+
+
+def draw_learning_curve(axis: Axes, path: Path) -> None:
+    rows = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
+    training = [(row["step"], row["return"]) for row in rows if row["return"] is not None]
+    if training:
+        axis.plot(*zip(*training, strict=True), color="#999999", linewidth=0.8, label="training")
+    with (path / "evaluations.csv").open() as file:
+        scores: list[dict[str, Any]] = [row for row in csv.DictReader(file) if row["source"] == "train"]
+    steps = [int(row["step"]) for row in scores]
+    mean, low, high = ([float(row[name]) for row in scores] for name in ("mean", "minimum", "maximum"))
+    axis.fill_between(steps, low, high, color=COLORS[0], alpha=0.15, linewidth=0, label="evaluation, min to max")
+    axis.plot(steps, mean, color=COLORS[0], marker="o", markersize=3, label="evaluation, mean")
+    axis.set_xlabel("agent steps")
+    axis.set_ylabel("return of an episode")
+    axis.ticklabel_format(axis="x", style="sci", scilimits=(0, 4))
+    axis.legend(fontsize=8, frameon=False)
+    axis.grid(alpha=0.25)
+
+
+def draw_quantiles(axis: Axes, probabilities: list[list[float]], values: list[list[float]]) -> None:
+    """One staircase per action; the edges of the fractions are ticks along the bottom."""
+    for action, (widths, heights) in enumerate(zip(probabilities, values, strict=True)):
+        taus = np.concatenate([[0.0], np.cumsum(widths)])
+        color = COLORS[action % len(COLORS)]
+        axis.stairs(heights, taus, baseline=None, color=color, linewidth=1.6, label=f"action {action}")
+        mean = float(np.dot(widths, heights))
+        axis.axhline(mean, color=color, linewidth=0.8, linestyle=":")
+    axis.plot(taus, np.zeros_like(taus), "|", color="black", markersize=9, transform=axis.get_xaxis_transform())
+    axis.set_xlim(0, 1)
+    axis.set_xlabel("fraction tau (| proposed)")
+    axis.grid(alpha=0.25)
+
+
+def draw_laws(axis: Axes, env: str, probabilities: list[list[float]], values: list[list[float]]) -> None:
+    """The known return law of each action, and how far the staircase is from it."""
+    grid = np.linspace(0.002, 0.998, 500)
+    distances = []
+    for law, widths, heights in zip(LAWS[env], probabilities, values, strict=True):
+        axis.plot(grid, law.quantile(grid), color="black", linewidth=1, label=f"truth: {law.name}")
+        taus = np.concatenate([[0.0], np.cumsum(widths)])
+        taus[-1] = 1.0
+        distances.append(w1_to_staircase(law.quantile, taus, np.asarray(heights)))
+    axis.set_title("W1 to the truth " + ", ".join(f"{distance:.4f}" for distance in distances), fontsize=10)

@@ -1,0 +1,237 @@
+"""From a config to run directories."""
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fqf import environments
+from fqf.agents import make_agent
+from fqf.config import RunConfig, check, num_periods, periods, warm_up_steps
+from fqf.drivers import Cycle, DeviceDriver, Metrics, linear_epsilon, make_device_driver
+from fqf.errors import UserError
+from fqf.evaluation import Episodes, Scores, make_evaluate, make_trace, summarize
+from fqf.policy import Policy, load_policy
+from fqf.progress import Progress
+from fqf.replay.ring import Sampling
+from fqf.report.figure import draw_run
+from fqf.rundir import RunDirectory, provenance, refuse_existing, run_path
+from fqf.types import EnvironmentSpec, JittableEnvironment, PyTree, RunState
+
+
+@dataclass(frozen=True)
+class Launch:
+    """Where and how to run; nothing here changes a result."""
+
+    runs: Path = Path("runs")
+    """Directory of all runs; this one goes to RUNS/<agent>/<environment>/seed<k>."""
+    seeds: int = 1
+    """How many seeds to run at once: --seed, --seed + 1, and so on. Each gives what it gives alone."""
+    seeds_together: Literal["threads", "vmap"] = "threads"
+    """One program per seed, side by side on the cores (bit for bit as alone), or all seeds in one vmapped program
+    (for accelerators; on a CPU it is slower, and sums round differently)."""
+    overwrite: bool = False
+    """Replace the run directory if it exists."""
+    quiet: bool = False
+    """No progress bar."""
+
+
+class Run(NamedTuple):
+    """A finished run: its directory, its policy and its scores before and after."""
+
+    path: Path
+    policy: Policy
+    before: Scores
+    after: Scores
+
+
+class Parts(NamedTuple):
+    """What all seeds of a launch share: compiled functions, no state."""
+
+    spec: EnvironmentSpec
+    driver: DeviceDriver
+    evaluate: Callable[[PyTree, jax.Array], Episodes]
+    trace: Callable[[PyTree, jax.Array], np.ndarray]
+    epsilon: Callable[[Any], Any]
+
+
+def launch(config: RunConfig[Any], how: Launch, environment: JittableEnvironment | None = None) -> list[Run]:
+    """Train every seed, each into its own directory."""
+    environment = environments.make(config.env) if environment is None else environment
+    if how.seeds < 1:
+        raise UserError(f"seeds is {how.seeds}, but must be at least 1")
+    configs = [replace(config, seed=config.seed + index) for index in range(how.seeds)]
+    for each in configs:
+        check(each)
+        refuse_existing(run_path(how.runs, each), how.overwrite)
+    parts = assemble(config, environment)
+    groups = [configs] if how.seeds_together == "vmap" else [[each] for each in configs]
+    steps = [chunk.steps for chunk in schedule(config)]
+    with (
+        Progress(f"{config.agent} on {config.env}", sum(steps) * len(configs), how.quiet) as progress,
+        ThreadPoolExecutor(min(len(groups), os.cpu_count() or 1)) as pool,
+    ):
+        finished = list(pool.map(lambda group: train_group(group, how.runs, how.overwrite, parts, progress), groups))
+    runs = [run for group in finished for run in group]
+    for run in runs:  # here and not in a thread: matplotlib is not made for threads
+        draw_run(run.path)
+    return runs
+
+
+def assemble(config: RunConfig[Any], environment: JittableEnvironment) -> Parts:
+    agent = make_agent(config, environment.spec)
+    epsilon = linear_epsilon(config.exploration_epsilon, warm_up_steps(config), config.exploration_decay_steps)
+    cycle = Cycle(
+        sampling=Sampling(config.batch_size, config.discount, config.n_step, config.frame_stack),
+        replay_capacity=config.replay_capacity,
+        update_period_steps=config.update_period_steps,
+        target_period_steps=config.target_period_steps,
+        epsilon=epsilon,
+    )
+    examiners = environments.vectorize(environment, config.evaluation_episodes)
+    return Parts(
+        spec=environment.spec,
+        driver=make_device_driver(agent, environments.vectorize(environment, config.lanes), cycle),
+        evaluate=make_evaluate(agent, examiners, config.evaluation_epsilon, config.frame_stack),
+        trace=make_trace(agent, environments.vectorize(environment, 1), config.frame_stack),
+        epsilon=epsilon,
+    )
+
+
+class Chunk(NamedTuple):
+    """A stretch of the run during which Python sleeps."""
+
+    warm_up: bool
+    vector_step: int
+    """Where it starts."""
+    count: int
+    """Vector steps of a warm-up, periods otherwise."""
+    steps: int
+    """Agent steps."""
+    evaluate: bool
+    """Whether the policy is evaluated after it."""
+
+
+def schedule(config: RunConfig[Any]) -> list[Chunk]:
+    """The whole run: the warm-up, then chunks that end where a log line or an evaluation is due."""
+    lanes, warm_up = config.lanes, warm_up_steps(config)
+    per_period = periods(config.update_period_steps, lanes)[0] * lanes
+
+    def due(every: int) -> set[int]:
+        ends = (-(-(step - warm_up) // per_period) for step in range(every, config.steps + 1, every))
+        return {end for end in ends if 0 < end < total}
+
+    total = num_periods(config)
+    evaluations = due(config.evaluate_every_steps) | {total}
+    chunks, begin = [Chunk(True, 0, warm_up // lanes, warm_up, False)], 0
+    for end in sorted(due(config.log_every_steps) | evaluations):
+        start = (warm_up + begin * per_period) // lanes
+        chunks.append(Chunk(False, start, end - begin, (end - begin) * per_period, end in evaluations))
+        begin = end
+    return chunks
+
+
+def train_group(
+    configs: Sequence[RunConfig[Any]], runs: Path, overwrite: bool, parts: Parts, progress: Progress
+) -> list[Run]:
+    """Train some seeds in one program, and write everything about them."""
+    config, driver = configs[0], parts.driver
+    directories = [RunDirectory(run_path(runs, each), each, overwrite) for each in configs]
+    run_keys, evaluation_keys = zip(*(jax.random.split(jax.random.key(each.seed)) for each in configs), strict=True)
+
+    def evaluate(state: RunState, step: int) -> list[Scores]:
+        scores = []
+        for index, (each, directory) in enumerate(zip(configs, directories, strict=True)):
+            key = jax.random.fold_in(evaluation_keys[index], step)
+            scores.append(summarize(parts.evaluate(_pick(state.learner.params, index), key)))
+            directory.log_evaluation(step, each.seed, each.evaluation_epsilon, scores[-1])
+        return scores
+
+    state = driver.init(jnp.stack(run_keys))
+    before = after = evaluate(state, 0)
+    best = before
+    step = updates = 0
+    episodes = np.zeros(len(configs), int)
+    for chunk in schedule(config):
+        started = time.monotonic()
+        move = driver.warm_up if chunk.warm_up else driver.advance
+        state, metrics = jax.block_until_ready(move(state, chunk.vector_step, chunk.count))
+        seconds = time.monotonic() - started
+        step += chunk.steps
+        updates += 0 if chunk.warm_up else chunk.count * driver.updates_per_period
+        episodes += np.asarray(metrics.num_episodes)
+        for index, directory in enumerate(directories):
+            counts = {"step": step, "updates": updates, "episodes": int(episodes[index])}
+            row = counts | {"epsilon": float(parts.epsilon(step))} | _row(metrics, index)
+            directory.log(row, seconds, chunk.steps)
+            progress.advance(chunk.steps, row)
+        if chunk.evaluate:
+            after = evaluate(state, step)
+            best = [max(pair, key=lambda scores: scores.mean) for pair in zip(best, after, strict=True)]
+
+    finished = []
+    for index, (each, directory) in enumerate(zip(configs, directories, strict=True)):
+        policy = Policy(each, parts.spec, jax.tree.map(np.asarray, _pick(state.learner.params, index)))
+        policy.save(directory.path / "policy")
+        observations = parts.trace(policy.params, jax.random.fold_in(evaluation_keys[index], step + 1))
+        directory.write_json("distributions.json", _describe(policy, observations))
+        resets = int(episodes[index] - np.sum(state.timestep.last[index]))
+        summary = {
+            "agent": each.agent,
+            "env": each.env,
+            "seed": each.seed,
+            "steps": step,
+            "environment_steps": step - resets,
+            "updates": updates,
+            "episodes": int(episodes[index]),
+            "before": before[index]._asdict(),
+            "after": after[index]._asdict(),
+            "best": best[index]._asdict(),
+            "seconds": directory.seconds(),
+            "steps_per_second": step / directory.seconds(),
+            "seeds_in_program": len(configs),
+        }
+        directory.write_json("summary.json", summary | provenance())
+        directory.close()
+        finished.append(Run(directory.path, policy, before[index], after[index]))
+    return finished
+
+
+def load(path: Path | str) -> Policy:
+    """The policy of a finished run."""
+    policy = Path(path) / "policy"
+    if not policy.is_dir():
+        raise UserError(f"{path} holds no finished run: there is no {policy}")
+    return load_policy(policy)
+
+
+def _pick(tree: PyTree, index: int) -> PyTree:
+    return jax.tree.map(lambda leaf: leaf[index], tree)
+
+
+def _row(metrics: Metrics, index: int) -> dict[str, Any]:
+    """One seed's numbers of a chunk; averages over no episode are null."""
+    count = int(metrics.num_episodes[index])
+    averages = {
+        "return": float(metrics.sum_return[index]) / count if count else None,
+        "length": float(metrics.sum_length[index]) / count if count else None,
+    }
+    return averages | {name: float(value[index]) for name, value in metrics.update.items()}
+
+
+def _describe(policy: Policy, observations: np.ndarray) -> dict[str, Any]:
+    """What the figure draws: the return distributions of all actions in a few states of one episode."""
+    distribution = policy.distribution(observations)
+    return {
+        "states": [f"state {index + 1} of {len(observations)}" for index in range(len(observations))],
+        "observations": np.asarray(observations, float).reshape(len(observations), -1).tolist(),
+        "probabilities": distribution.probabilities.tolist(),
+        "values": distribution.values.tolist(),
+    }
