@@ -33,45 +33,46 @@ class RunConfig(Generic[AgentConfig]):
     seed: int = 0
     """Everything random in a run follows from it."""
     steps: int = 50_000_000
-    """Agent steps over all lanes, resets included (200 million frames at 4 frames a step; FQF section 4)."""
+    """Agent steps over all lanes, resets included; the paper: 50 million, 200 million frames (FQF section 4)."""
     lanes: int = 1
     """Copies of the environment that play side by side."""
 
     discount: float = 0.99
-    """Gamma (FQF, hyper-parameter sheet)."""
+    """Gamma; the paper: 0.99 (FQF, hyper-parameter sheet)."""
     batch_size: int = 32
-    """Transitions per update (FQF, hyper-parameter sheet)."""
+    """Transitions per update; the paper: 32 (FQF, hyper-parameter sheet)."""
     n_step: int = 1
-    """Steps of reward before the bootstrap (FQF section 3.3: one)."""
+    """Steps of reward before the bootstrap; the paper: 1 (FQF section 3.3)."""
     frame_stack: int = 1
-    """Frames that make one observation (4 on Atari; Mnih et al. 2015)."""
+    """Frames that make one observation; 4 on Atari (Mnih et al. 2015)."""
     replay_capacity: int = 1_000_000
-    """Rows of experience kept, over all lanes (Mnih et al. 2015; Dopamine)."""
+    """Rows of experience kept, over all lanes; 1 million on Atari (Mnih et al. 2015; Dopamine)."""
     update_period_steps: int = 4
-    """Agent steps per update (Mnih et al. 2015; Dopamine)."""
+    """Agent steps per update; 4 on Atari (Mnih et al. 2015; Dopamine)."""
     target_period_steps: int = 8_000
-    """Agent steps between two copies of the online network to the target network (Dopamine's IQN)."""
+    """Agent steps between two copies of the online to the target network; 8,000 on Atari (Dopamine's IQN)."""
     learning_starts_steps: int = 20_000
-    """Agent steps of random play before the first update (Dopamine's IQN)."""
+    """Agent steps of random play before the first update; 20,000 on Atari (Dopamine's IQN)."""
 
     learning_rate: float = 5e-5
-    """Adam's rate for torso, embedding and head (FQF, hyper-parameter sheet)."""
+    """Adam's rate for torso, embedding and head; the paper: 5e-5 (FQF, hyper-parameter sheet)."""
     final_learning_rate: float | None = None
-    """If given, Adam's rate falls to this by the last update, along a half cosine."""
+    """If given, Adam's rate falls to this by the last update, along a half cosine, and other rates by the same factor;
+    the paper: constant."""
     adam_epsilon: float = 0.01 / 32
-    """Adam's epsilon (0.01 / batch size; QR-DQN, Dopamine's IQN)."""
+    """Adam's epsilon; 0.01 / 32 on Atari (QR-DQN; Dopamine's IQN)."""
 
     exploration_epsilon: float = 0.01
-    """Share of random actions after the decay (FQF section 4)."""
+    """Share of random actions after the decay; the paper: 0.01 (FQF section 4)."""
     exploration_decay_steps: int = 250_000
-    """Agent steps over which epsilon falls from 1, once learning has started (Dopamine)."""
+    """Agent steps over which epsilon falls from 1, once learning has started; 250,000 on Atari (Dopamine)."""
 
     evaluation_epsilon: float = 0.001
-    """Share of random actions in evaluation (FQF section 4)."""
+    """Share of random actions in evaluation; the paper: 0.001 (FQF section 4)."""
     evaluation_episodes: int = 100
     """Episodes per evaluation, each on a lane of its own, so that short ones are not counted more often."""
     evaluate_every_steps: int = 250_000
-    """Agent steps between two evaluations of the frozen policy (Dopamine)."""
+    """Agent steps between two evaluations of the frozen policy; 250,000 on Atari (Dopamine)."""
     log_every_steps: int = 10_000
     """Agent steps per line of metrics."""
 
@@ -118,9 +119,10 @@ def override(config: Any, options: Mapping[str, Any]) -> Any:
     return dataclasses.replace(config, **changes)
 
 
-def _like(option: dataclasses.Field, value: Any) -> Any:
+def _like(option: dataclasses.Field[Any], value: Any) -> Any:
     """Read a value from TOML or Python as the option's declared type."""
-    kind, choices = option.type, get_args(option.type)
+    kind: Any = option.type
+    choices = get_args(kind)
     if get_origin(kind) is Literal:
         if value not in choices:
             raise UserError(f"{option.name} is {value!r}; {nearest(str(value), choices)}")
@@ -169,12 +171,10 @@ def check(config: RunConfig[Any]) -> None:
     for name, value in options.items():
         if isinstance(value, float) and not math.isfinite(value):
             raise UserError(f"{name} is {value!r}, but must be finite")
-    at_least_one = ("steps", "lanes", "batch_size", "n_step", "frame_stack", "replay_capacity", "update_period_steps")
-    at_least_one += ("target_period_steps", "evaluation_episodes", "evaluate_every_steps", "log_every_steps", "hidden")
-    at_least_one += ("num_fractions", "num_cosines")
-    for name in at_least_one:
-        if name in options:
-            require(name, options[name] >= 1, "at least 1")
+    counts = ["steps", "lanes", "batch_size", "n_step", "frame_stack", "replay_capacity", "update_period_steps"]
+    counts += ["target_period_steps", "evaluation_episodes", "evaluate_every_steps", "log_every_steps", "hidden"]
+    for name in [*counts, "num_fractions", "num_cosines"]:
+        require(name, options.get(name, 1) >= 1, "at least 1")
     for name in ("seed", "learning_starts_steps", "exploration_decay_steps", "learning_rate", "final_learning_rate"):
         require(name, options[name] is None or options[name] >= 0, "0 or more")
     for name in ("fraction_learning_rate", "entropy_coefficient"):
@@ -188,10 +188,20 @@ def check(config: RunConfig[Any]) -> None:
     require("torso_layers", len(config.network.torso_layers) >= 1, "at least one layer")
 
     period, lanes = config.update_period_steps, config.lanes
-    require("lanes", period % lanes == 0 or lanes % period == 0, f"a divisor or a multiple of {period=}")
+    require(
+        "lanes",
+        period % lanes == 0 or lanes % period == 0,
+        f"a divisor or a multiple of update_period_steps ({period})",
+    )
     rows, shortest = config.replay_capacity // lanes, config.n_step + config.frame_stack + 1
-    require("batch_size", config.batch_size <= config.replay_capacity, f"at most {config.replay_capacity=}")
+    require(
+        "batch_size", config.batch_size <= config.replay_capacity, f"at most replay_capacity ({config.replay_capacity})"
+    )
     require("replay_capacity", rows >= shortest, f"at least {shortest * lanes}, to hold one transition per lane")
     least = max(shortest * lanes, config.batch_size)
     require("learning_starts_steps", config.learning_starts_steps >= least, f"at least {least}, to fill one batch")
-    require("steps", config.steps > config.learning_starts_steps, f"more than {config.learning_starts_steps=}")
+    require(
+        "steps",
+        config.steps > config.learning_starts_steps,
+        f"more than learning_starts_steps ({config.learning_starts_steps})",
+    )

@@ -46,9 +46,9 @@ class DeviceDriver(NamedTuple):
     """Compiled functions over a batch of seeds; `vector_step` counts steps of all lanes and is shared by all seeds."""
 
     init: Callable[[Key], RunState]
-    warm_up: Callable[[RunState, Int[Array, ""], Int[Array, ""]], tuple[RunState, Metrics]]
+    warm_up: Callable[[RunState, int, int], tuple[RunState, Metrics]]
     """state, vector_step, number of vector steps: fill the replay with random play"""
-    advance: Callable[[RunState, Int[Array, ""], Int[Array, ""]], tuple[RunState, Metrics]]
+    advance: Callable[[RunState, int, int], tuple[RunState, Metrics]]
     """state, vector_step, number of periods: play and learn"""
     steps_per_period: int
     """Vector steps between two rounds of updates."""
@@ -56,7 +56,7 @@ class DeviceDriver(NamedTuple):
 
 
 def make_device_driver(agent: Agent, environment: Environment, cycle: Cycle) -> DeviceDriver:
-    """The functions take a leading axis of seeds. The counter is outside it, so that loops, syncs and write heads stay scalar."""
+    """The functions take a leading axis of seeds; the counter is outside it, so loops and write heads stay scalar."""
     num_lanes, frame_stack = environment.num_lanes, cycle.sampling.frame_stack
     steps_per_period, updates_per_period = periods(cycle.update_period_steps, num_lanes)
 
@@ -97,8 +97,8 @@ def make_device_driver(agent: Agent, environment: Environment, cycle: Cycle) -> 
         explore = jax.random.uniform(explore_key, (num_lanes,)) < cycle.epsilon(step)
         return jnp.where(explore, random_action(params, stack, action_key, step), greedy)
 
-    def learn(state: RunState, vector_step) -> tuple[RunState, dict]:
-        sums = {}
+    def learn(state: RunState, vector_step) -> tuple[RunState, dict[str, Array]]:
+        sums: dict[str, Array] = {}
         for index in range(updates_per_period):
             key = jax.random.fold_in(jax.random.fold_in(state.key, 2 * vector_step + 1), index)
             sample_key, loss_key = jax.random.split(key)

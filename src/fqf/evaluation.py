@@ -80,7 +80,7 @@ def make_evaluate(
 def make_trace(
     agent: Agent, environment: Environment, frame_stack: int, num_states: int = 3, horizon: int = 300
 ) -> Callable[[PyTree, Key], np.ndarray]:
-    """A few observations of one greedy episode, spread evenly over it (over its first `horizon` steps if it is longer)."""
+    """A few observations of one greedy episode, spread evenly over its first `horizon` steps."""
 
     def play(params, key):
         state, timestep = environment.init(key)

@@ -26,7 +26,7 @@ def update(
 
     gradients, output = jax.grad(mean_loss, has_aux=True)(state.params)
     updates, optimizer_state = agent.optimizer.update(gradients, state.optimizer_state, state.params)
-    metrics = {**output.metrics, "gradient_norm": optax.global_norm(gradients)}
+    metrics = {**output.metrics, "gradient_norm": optax.tree.norm(gradients)}
     state = state._replace(params=optax.apply_updates(state.params, updates), optimizer_state=optimizer_state)
     return state, output.priorities, metrics
 

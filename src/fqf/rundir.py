@@ -1,4 +1,4 @@
-"""The files of one run. What was learned and how long it took go to different files, so that the first can be compared."""
+"""The files of one run. What was learned and how long it took are kept apart, so that the first can be compared."""
 
 import csv
 import importlib.metadata

@@ -111,7 +111,7 @@ class Chunk(NamedTuple):
     warm_up: bool
     vector_step: int
     """Where it starts."""
-    count: int
+    length: int
     """Vector steps of a warm-up, periods otherwise."""
     steps: int
     """Agent steps."""
@@ -162,10 +162,10 @@ def train_group(
     for chunk in schedule(config):
         started = time.monotonic()
         move = driver.warm_up if chunk.warm_up else driver.advance
-        state, metrics = jax.block_until_ready(move(state, chunk.vector_step, chunk.count))
+        state, metrics = jax.block_until_ready(move(state, chunk.vector_step, chunk.length))
         seconds = time.monotonic() - started
         step += chunk.steps
-        updates += 0 if chunk.warm_up else chunk.count * driver.updates_per_period
+        updates += 0 if chunk.warm_up else chunk.length * driver.updates_per_period
         episodes += np.asarray(metrics.num_episodes)
         for index, directory in enumerate(directories):
             counts = {"step": step, "updates": updates, "episodes": int(episodes[index])}

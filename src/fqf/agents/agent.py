@@ -22,6 +22,14 @@ class Agent(NamedTuple):
     optimizer: optax.GradientTransformation
 
 
+class Optimization(NamedTuple):
+    """How an agent's parameters are descended."""
+
+    values: optax.GradientTransformation
+    rate: Callable[[float], optax.ScalarOrSchedule]
+    """Turns another initial learning rate into one that follows the same schedule as the values' own."""
+
+
 def mean(distribution: ReturnDistribution) -> Float[Array, "*B A"]:
     """Expected return of each action."""
     return jnp.sum(distribution.probabilities * distribution.values, axis=-1)

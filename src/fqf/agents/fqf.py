@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from fqf.agents.agent import Agent, mean
+from fqf.agents.agent import Agent, Optimization, mean
 from fqf.losses.fraction import entropy, pull_back, w1_gradient
 from fqf.losses.quantile import quantile_huber
 from fqf.networks import fractions as frac
@@ -27,19 +27,19 @@ class FQFConfig:
     """What is FQF's own; the defaults are the paper's."""
 
     num_fractions: int = 32
-    """N, the number of quantile fractions (FQF section 4)."""
+    """N, the number of quantile fractions; the paper: 32 (FQF section 4)."""
     num_cosines: int = 64
-    """Size of the cosine embedding (IQN section 3.1)."""
+    """Size of the cosine embedding; 64 as in IQN (section 3.1)."""
     huber_kappa: float = 1.0
-    """Huber threshold; the loss is divided by it (FQF section 3.3; 1 as in QR-DQN and Dopamine's IQN)."""
+    """Huber threshold, by which the loss is divided (FQF section 3.3); 1 as in QR-DQN and Dopamine's IQN."""
     fraction_learning_rate: float = 2.5e-9
-    """RMSProp's rate for the fraction proposal network (FQF, hyper-parameter sheet)."""
+    """RMSProp's rate for the fraction proposal network; the paper: 2.5e-9 (FQF, hyper-parameter sheet)."""
     fraction_decay: float = 0.95
-    """RMSProp's decay (the authors' code; the paper does not say)."""
+    """RMSProp's decay; 0.95 in the authors' code, the paper does not say."""
     fraction_epsilon: float = 1e-5
-    """RMSProp's epsilon, inside the root of the centred second moment (the authors' code)."""
+    """RMSProp's epsilon, inside the root of the centred second moment; 1e-5 in the authors' code."""
     entropy_coefficient: float = 0.0
-    """Weight of the bonus H(q) that keeps fractions apart (FQF section 3.4; 0 in the published runs)."""
+    """Weight of the bonus H(q) that keeps fractions apart (FQF section 3.4); 0 in the published runs."""
     fractions: Literal["proposed", "uniform", "random", "frozen"] = "proposed"
     """Where fractions come from: learned; i/N; drawn anew each time; a proposal network that stays as initialised."""
     target_fractions: Literal["current", "next"] = "current"
@@ -50,9 +50,7 @@ class FQFConfig:
     """Train F at the midpoints (the paper), also at the edges, or at either set by a coin (correction 2)."""
 
 
-def make_fqf(
-    spec: EnvironmentSpec, config: FQFConfig, network: NetworkConfig, value_optimizer: optax.GradientTransformation
-) -> Agent:
+def make_fqf(spec: EnvironmentSpec, config: FQFConfig, network: NetworkConfig, optimization: Optimization) -> Agent:
     num_fractions = config.num_fractions
     torso = make_torso(network)
     size = num_features(torso, spec.observation_shape)
@@ -164,10 +162,10 @@ def make_fqf(
         return LossOutput(quantile_loss + fraction_loss - config.entropy_coefficient * entropies, td_errors, metrics)
 
     fraction_optimizer = optax.rmsprop(
-        config.fraction_learning_rate, config.fraction_decay, config.fraction_epsilon, centered=True
+        optimization.rate(config.fraction_learning_rate), config.fraction_decay, config.fraction_epsilon, centered=True
     )
     optimizer = optax.multi_transform(
-        {"values": value_optimizer, "fractions": fraction_optimizer},
+        {"values": optimization.values, "fractions": fraction_optimizer},
         lambda params: {name: "fractions" if name == "proposal" else "values" for name in params},
     )
     return Agent(init, q_values, distribution, loss, optimizer)

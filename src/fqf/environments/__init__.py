@@ -1,12 +1,12 @@
 """Environments by name, and lanes of them."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool
 from gymnax.environments.environment import Environment as GymnaxEnvironment
+from jaxtyping import Array, Bool
 
 from fqf.environments import gymnax, toy
 from fqf.errors import UserError, nearest
@@ -19,7 +19,7 @@ FAMILIES: dict[str, tuple[Callable[[str], JittableEnvironment], tuple[str, ...]]
 }
 IDS = tuple(f"{family}/{name}" for family, (_, names) in FAMILIES.items() for name in names)
 
-EnvironmentLike = str | JittableEnvironment | GymnaxEnvironment
+EnvironmentLike: TypeAlias = str | JittableEnvironment | GymnaxEnvironment
 
 
 def make(environment: EnvironmentLike) -> JittableEnvironment:

@@ -10,6 +10,7 @@ from gymnax.environments.environment import Environment as GymnaxEnvironment
 
 from fqf.types import EnvironmentSpec, JittableEnvironment, Timestep
 
+FLOAT, BOOL = np.dtype("float32"), np.dtype(bool)
 CLASSIC = {"cartpole": "CartPole-v1", "acrobot": "Acrobot-v1", "mountain_car": "MountainCar-v0"}
 MINATAR = {
     "asterix": "Asterix-MinAtar",
@@ -26,10 +27,10 @@ def make_classic(name: str) -> JittableEnvironment:
 
 def make_minatar(name: str) -> JittableEnvironment:
     """MinAtar's cells are 0 or 1: as booleans a replay of 100,000 frames takes 40 to 100 MB, not 160 to 400."""
-    return adapt(gymnax.make(MINATAR[name])[0], f"minatar/{name}", np.dtype(bool))
+    return adapt(gymnax.make(MINATAR[name])[0], f"minatar/{name}", BOOL)
 
 
-def adapt(environment: GymnaxEnvironment, id: str, dtype: np.dtype = np.dtype("float32")) -> JittableEnvironment:
+def adapt(environment: GymnaxEnvironment, id: str, dtype: np.dtype = FLOAT) -> JittableEnvironment:
     """Any gymnax environment with a discrete action space, under its default parameters."""
     params: Any = environment.default_params
 

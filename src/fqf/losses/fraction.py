@@ -5,12 +5,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 
-def w1_gradient(edge_quantiles: Float[Array, "N-1"], quantiles: Float[Array, "N"]) -> Float[Array, "N-1"]:
+def w1_gradient(edge_quantiles: Float[Array, "inner"], quantiles: Float[Array, "N"]) -> Float[Array, "inner"]:
     """dW1/dtau_i for i = 1..N-1, from F at the inner edges and at the midpoints."""
     return 2 * edge_quantiles - quantiles[1:] - quantiles[:-1]
 
 
-def pull_back(gradient: Float[Array, "N-1"], taus: Float[Array, "N+1"]) -> Float[Array, ""]:
+def pull_back(gradient: Float[Array, "inner"], taus: Float[Array, "edges"]) -> Float[Array, ""]:
     """A scalar whose gradient with respect to the inner edges is `gradient`; its value means nothing."""
     return jnp.sum(jax.lax.stop_gradient(gradient) * taus[1:-1])
 

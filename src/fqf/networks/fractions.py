@@ -8,8 +8,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
 GRID = 2.0**24
-"""Every fraction is a multiple of 1/GRID. Such numbers up to 1 are exact in float32 and so are their sums and differences,
-in whatever order the compiler adds them: cumulated widths can then neither decrease nor pass 1."""
+"""Every fraction is a multiple of 1/GRID. Such numbers up to 1 are exact in float32, and so are their sums, in whatever
+order the compiler adds them: cumulated widths can then neither decrease nor pass 1."""
 
 
 class Fractions(NamedTuple):

@@ -15,4 +15,5 @@ class ValueHead(nn.Module):
 
     @nn.compact
     def __call__(self, features: Float[Array, "*axes D"]) -> Float[Array, "*axes A"]:
-        return Dense(self.num_actions)(jax.nn.relu(Dense(self.hidden)(features)))
+        hidden = jax.nn.relu(Dense(self.hidden)(features))
+        return Dense(self.num_actions)(hidden)

@@ -11,7 +11,7 @@ Dense = functools.partial(nn.Dense, kernel_init=nn.initializers.variance_scaling
 """A dense layer as Dopamine's IQN starts it, on which the paper's experiments were built."""
 
 
-def patches(images: Float[Array, "B H W C"], size: int, stride: int) -> Float[Array, "B h w size*size*C"]:
+def patches(images: Float[Array, "B H W C"], size: int, stride: int) -> Float[Array, "B h w {size}*{size}*C"]:
     """All windows of a VALID convolution, unfolded: row-major over the window, channels last."""
     height = (images.shape[1] - size) // stride + 1
     width = (images.shape[2] - size) // stride + 1

@@ -16,7 +16,7 @@ def n_step(
 ) -> tuple[Float[Array, ""], Float[Array, ""], Int[Array, ""]]:
     """Return, bootstrap discount and number of steps over the n arrivals after a start.
 
-    The sum stops after an arrival with discount 0 (the return ends there) or `last` (the rows beyond are another episode).
+    The sum stops after an arrival with discount 0 (the return ends there) or `last` (what follows is another episode).
     """
     stops = (discounts == 0) | lasts
     reached = jnp.cumsum(stops) - stops == 0  # no stop before this arrival
@@ -26,8 +26,8 @@ def n_step(
     return total, gamma**steps * discounts[steps - 1], steps
 
 
-def same_episode(lasts: Bool[Array, "S-1"]) -> Bool[Array, "S"]:
-    """Which of S consecutive rows, oldest first, belong to the newest one's episode; `lasts` are of all but the newest."""
+def same_episode(lasts: Bool[Array, "older"]) -> Bool[Array, "older+1"]:
+    """Which of S rows, oldest first, belong to the episode of the newest; `lasts` are of all but the newest."""
     ends_between = jnp.cumsum(lasts[::-1])[::-1]
     return jnp.append(ends_between == 0, True)
 

@@ -16,7 +16,7 @@ from fqf.types import EnvironmentSpec, Key, Timestep, Transition
 
 
 class Ring(NamedTuple):
-    """Row t is (o_t, a_t, r_t, discount_t, last_t) at position t modulo the capacity C; r and discount are on arrival."""
+    """Row t is (o_t, a_t, r_t, discount_t, last_t) at position t modulo the capacity C."""
 
     observation: Shaped[Array, "C E ..."]
     action: Int[Array, "C E"]
@@ -67,7 +67,7 @@ def sample(ring: Ring, num_rows: Int[Array, ""], key: Key, how: Sampling) -> Tra
 def sample_starts(
     ring: Ring, num_rows: Int[Array, ""], key: Key, how: Sampling
 ) -> tuple[Int[Array, "B"], Int[Array, "B"]]:
-    """Rows and lanes of the starts. A draw that hits a `last` row is drawn again, which keeps the rest exactly uniform."""
+    """Rows and lanes of the starts. Draws that hit a `last` row are drawn again, so the rest stays exactly uniform."""
     capacity, num_lanes = ring.last.shape
     first, end = starts(num_rows, capacity, how)
 

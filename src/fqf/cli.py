@@ -1,0 +1,202 @@
+"""The command line. A user's mistake ends in one line on standard error and exit code 2."""
+
+import argparse
+import contextlib
+import dataclasses
+import io
+import re
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import jax
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+from fqf import environments
+from fqf.agents import AGENTS, make_agent
+from fqf.config import RunConfig, check_names, flatten, override, read_toml
+from fqf.errors import UserError, nearest
+from fqf.evaluation import Scores, make_evaluate, summarize
+from fqf.presets import preset
+from fqf.rundir import append_evaluation
+from fqf.train import Launch, Run, launch, load
+
+
+def _by_family() -> str:
+    return "\n              ".join(
+        ", ".join(id for id in environments.IDS if environments.family(id) == family)
+        for family in environments.FAMILIES
+    )
+
+
+HELP = f"""\
+usage: fqf COMMAND [options]
+
+Fully Parameterized Quantile Function (FQF) for distributional reinforcement learning.
+
+commands:
+  train       train an agent:             fqf train --agent fqf --env classic/cartpole --seed 0
+  evaluate    score a trained policy:     fqf evaluate runs/fqf/classic.cartpole/seed0
+
+agents:       {", ".join(AGENTS)}
+environments: {_by_family()}
+
+`fqf COMMAND --help` lists every option of a command with its default.
+"""
+
+CONFIG_HELP = "TOML file of options, named as the flags are; flags override it."
+
+Options = TypeVar("Options")
+
+
+@dataclass(frozen=True)
+class TrainOptions:
+    """Train an agent. Defaults depend on --agent and --env: what is shown is the preset of those chosen here."""
+
+    run: RunConfig[Any]
+    launch: Launch = field(default_factory=Launch)
+    config: Path | None = None
+
+
+@dataclass(frozen=True)
+class EvaluateOptions:
+    """Play a trained policy, frozen, and report its scores."""
+
+    run: tyro.conf.Positional[Path]
+    """Run directory, such as runs/fqf/classic.cartpole/seed0."""
+    episodes: int = 100
+    """Episodes to play, each on a lane of its own."""
+    epsilon: float | None = None
+    """Share of random actions; the run's own evaluation epsilon if not given."""
+    seed: int = 1
+    """Of the evaluation, apart from the run's."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    commands: dict[str, Callable[[list[str]], None]] = {"train": train, "evaluate": evaluate}
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        print(HELP, end="")
+        return 0
+    try:
+        if arguments[0] not in commands:
+            raise UserError(f"unknown command {arguments[0]!r}; {nearest(arguments[0], commands)}")
+        commands[arguments[0]](arguments[1:])
+    except UserError as error:
+        print(f"fqf: {error}", file=sys.stderr)
+        return 2
+    except OSError as error:
+        print(f"fqf: {error.strerror}: {error.filename}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("fqf: interrupted", file=sys.stderr)
+        return 130
+    return 0
+
+
+def train(arguments: list[str]) -> None:
+    options = read_train_options(arguments)
+    runs = launch(options.run, options.launch)
+    report(options, runs)
+
+
+def read_train_options(arguments: list[str]) -> TrainOptions:
+    """Preset of the agent and environment, then the config file, then the flags."""
+    first = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    for name in ("--agent", "--env", "--config"):
+        first.add_argument(name, nargs="?")
+    chosen, _ = first.parse_known_args(arguments)
+    from_file = read_toml(Path(chosen.config)) if chosen.config else {}
+    agent = chosen.agent or from_file.get("agent", "fqf")
+    env = chosen.env or from_file.get("env", "classic/cartpole")
+    config = preset(str(agent), str(env))
+    check_names(from_file, config, str(chosen.config))
+    config = override(config, from_file | {"agent": agent, "env": env})
+    defaults = TrainOptions(config)
+    # The type of the agent's own options is known only now; with it every one of them becomes a flag.
+    typed = dataclasses.make_dataclass(
+        "TrainOptions",
+        [
+            ("run", RunConfig[type(config.algorithm)], field(default=config)),  # type: ignore[misc]
+            ("launch", Launch, field(default=defaults.launch)),
+            ("config", Annotated[Path | None, tyro.conf.arg(help=CONFIG_HELP)], field(default=None)),
+        ],
+        namespace={"__doc__": TrainOptions.__doc__},
+    )
+    parsed: Any = parse(typed, "fqf train", arguments, list(flatten(defaults)))
+    return TrainOptions(parsed.run, parsed.launch, parsed.config)
+
+
+def report(options: TrainOptions, runs: list[Run]) -> None:
+    """A plain summary: what was gained, where it is, what to try next."""
+    table = Table("seed", "return before", "return after", "range over episodes", "run directory", box=None)
+    for run in runs:
+        after = f"{run.after.minimum:.4g} to {run.after.maximum:.4g}"
+        table.add_row(
+            str(run.policy.config.seed), f"{run.before.mean:.4g}", f"{run.after.mean:.4g}", after, str(run.path)
+        )
+    console = Console(highlight=False, soft_wrap=True)
+    episodes = runs[0].after.episodes
+    console.print(f"\n{options.run.agent} on {options.run.env}, means over {episodes} evaluation episodes:")
+    console.print(table)
+    console.print(f"\npicture:   {runs[0].path / 'figure.png'}")
+    console.print("try next:  " + f"fqf evaluate {runs[0].path}")
+    console.print(f"           tensorboard --logdir {options.launch.runs}")
+    console.print(f"           fqf train --agent {options.run.agent} --env minatar/breakout --seeds 3")
+
+
+def evaluate(arguments: list[str]) -> None:
+    names = [item.name for item in dataclasses.fields(EvaluateOptions)]
+    options = parse(EvaluateOptions, "fqf evaluate", arguments, names)
+    if options.episodes < 1:
+        raise UserError(f"episodes is {options.episodes}, but must be at least 1")
+    policy = load(options.run)
+    config = policy.config
+    epsilon = config.evaluation_epsilon if options.epsilon is None else options.epsilon
+    if not 0 <= epsilon <= 1:
+        raise UserError(f"epsilon is {epsilon}, but must be between 0 and 1")
+    environment = environments.vectorize(environments.make(config.env), options.episodes)
+    play = make_evaluate(make_agent(config, policy.spec), environment, epsilon, config.frame_stack)
+    with Console(stderr=True).status(f"playing {options.episodes} episodes of {config.env} ..."):
+        scores = summarize(play(policy.params, jax.random.key(options.seed)))
+    labels = {"step": config.steps, "source": "evaluate", "seed": options.seed, "epsilon": epsilon}
+    append_evaluation(options.run, labels, scores)
+    show_scores(config, epsilon, scores)
+
+
+def show_scores(config: RunConfig[Any], epsilon: float, scores: Scores) -> None:
+    table = Table("mean", "median", "minimum", "maximum", "mean length", "episodes", box=None)
+    table.add_row(*(f"{value:.4g}" for value in scores))
+    console = Console(highlight=False)
+    console.print(f"{config.agent} on {config.env}, seed {config.seed}, epsilon {epsilon:g}:")
+    console.print(table)
+
+
+def parse(kind: type[Options], prog: str, arguments: list[str], names: list[str]) -> Options:
+    """tyro, with its error boxes folded into one line."""
+    for argument in arguments:
+        name = re.sub("^no-", "", argument.removeprefix("--").split("=")[0])
+        if argument.startswith("--") and name.replace("-", "_") not in (*names, "help"):
+            flags = ["--" + valid.replace("_", "-") for valid in names]
+            raise UserError(f"unknown option {argument.split('=')[0]}; {nearest('--' + name, flags)}")
+    errors = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(errors):
+            return tyro.cli(tyro.conf.OmitArgPrefixes[kind], prog=prog, args=arguments)  # type: ignore[misc,valid-type]
+    except SystemExit as stop:
+        if stop.code in (0, None):
+            raise
+        box = re.split(r"─{5,}", errors.getvalue().split("\n", 1)[-1])[0]
+        message = " ".join(re.sub(r"[╭╮╰╯│]", " ", box).split())
+        if choice := re.match(r"invalid choice '(.*)' for argument '(.*)'. Expected one of (.*)\.", message):
+            valid = re.findall("'(.*?)'", choice[3])
+            message = f"{choice[2]} is {choice[1]!r}; {nearest(choice[1], valid)}"
+        raise UserError(f"{message or 'bad options'} (see {prog} --help)") from None
+
+
+if __name__ == "__main__":
+    sys.exit(main())

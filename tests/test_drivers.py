@@ -1,0 +1,181 @@
+"""The compiled cycle: same seed, same bits, however the run is cut or grouped."""
+
+import functools
+from concurrent.futures import ThreadPoolExecutor
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from fqf import environments
+from fqf.agents import make_agent
+from fqf.config import override
+from fqf.drivers import Cycle, linear_epsilon, make_device_driver
+from fqf.presets import preset
+from fqf.replay import ring
+from fqf.replay.ring import Sampling
+
+TINY = {"num_fractions": 3, "num_cosines": 5, "hidden": 7, "batch_size": 8, "replay_capacity": 96, "torso_layers": (6,)}
+
+
+@functools.cache
+def driver(env="classic/cartpole", lanes=1, update_period=2, target_period=6, n_step=1, frame_stack=1):
+    config = override(preset("fqf", env), {**TINY, "frame_stack": frame_stack})
+    environment = environments.make(env)
+    sampling = Sampling(config.batch_size, 0.9, n_step, frame_stack)
+    epsilon = linear_epsilon(0.1, 20, 30)
+    cycle = Cycle(sampling, config.replay_capacity, update_period, target_period, epsilon)
+    agent = make_agent(config, environment.spec)
+    return make_device_driver(agent, environments.vectorize(environment, lanes), cycle)
+
+
+def keys(*seeds):
+    return jax.vmap(jax.random.key)(jnp.array(seeds))
+
+
+def run(device, seeds, num_periods=12, warm_up=20):
+    state, _ = device.warm_up(device.init(keys(*seeds)), 0, warm_up)
+    return device.advance(state, warm_up, num_periods)
+
+
+def leaves(state):
+    """Every number of a state, keys included."""
+    plain = state._replace(key=jax.random.key_data(state.key))
+    flat = jax.tree.leaves(plain._replace(environment=jax.tree.map(_raw, plain.environment)))
+    return [np.asarray(leaf) for leaf in flat]
+
+
+def _raw(leaf):
+    return jax.random.key_data(leaf) if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) else leaf
+
+
+def same(one, other):
+    return all(np.array_equal(x, y, equal_nan=True) for x, y in zip(leaves(one), leaves(other), strict=True))
+
+
+def test_one_seed_repeats_and_two_differ():
+    device = driver()
+    first, again, other = (run(device, [seed])[0] for seed in (0, 0, 1))
+    assert same(first, again)
+    assert not same(first, other)
+    params = [np.asarray(jax.tree.leaves(state.learner.params)[0]) for state in (first, other)]
+    assert not np.array_equal(*params)
+
+
+@pytest.mark.parametrize("env", environments.IDS)
+def test_a_seed_beside_others_gives_the_bits_it_gives_alone(env):
+    """Seeds run side by side as executions of one program; on every jittable environment."""
+    device = driver(env)
+    alone, _ = run(device, [1], num_periods=4)
+    with ThreadPoolExecutor(3) as pool:
+        together = list(pool.map(lambda seed: run(device, [seed], num_periods=4)[0], range(3)))
+    assert same(alone, together[1])
+    assert not same(alone, together[0])
+
+
+def test_vmapped_seeds_agree_up_to_rounding():
+    """In one vmapped program sums may be taken in another order (docs/decisions/0005-seeds-and-speed.md)."""
+    device = driver()
+    grouped, _ = run(device, [0, 1, 2], num_periods=3)
+    for index in range(3):
+        alone, _ = run(device, [index], num_periods=3)
+        for x, y in zip(leaves(grouped), leaves(alone), strict=True):
+            np.testing.assert_allclose(x[index], y[0], rtol=1e-4, atol=1e-5)
+
+
+def test_cutting_a_run_into_chunks_changes_nothing():
+    device = driver()
+    whole, _ = run(device, [3], num_periods=12)
+    state, _ = device.warm_up(device.init(keys(3)), 0, 13)
+    state, _ = device.warm_up(state, 13, 7)
+    state, _ = device.advance(state, 20, 5)
+    state, _ = device.advance(state, 20 + 5 * device.steps_per_period, 7)
+    state = state._replace(statistics=whole.statistics)  # the sums of a chunk start anew; the rest must agree
+    assert same(whole, state)
+
+
+@pytest.mark.parametrize(
+    ("lanes", "period", "expected"), [(1, 4, (4, 1)), (2, 4, (2, 1)), (4, 4, (1, 1)), (8, 4, (1, 2))]
+)
+def test_lanes_keep_the_ratio_of_updates_to_steps(lanes, period, expected):
+    device = driver(lanes=lanes, update_period=period)
+    assert (device.steps_per_period, device.updates_per_period) == expected
+    state, _ = run(device, [0], num_periods=3)
+    adam_steps = state.learner.optimizer_state.inner_states["values"].inner_state[0].count
+    assert int(adam_steps[0]) == 3 * expected[1]
+
+
+def test_rows_are_what_the_environment_said():
+    """Replay the stored actions through the environment: every stored row must be the timestep they were taken at."""
+    device = driver(lanes=2)
+    state, _ = run(device, [5], num_periods=6)
+    environment = environments.vectorize(environments.make("classic/cartpole"), 2)
+    environment_key = jax.random.split(keys(5)[0], 4)[1]
+    simulated, timestep = environment.init(environment_key)
+    num_rows = 20 + 6 * device.steps_per_period
+    stored = jax.tree.map(lambda leaf: np.asarray(leaf[0]), state.replay)
+    ok, why = ring.check_valid(stored, num_rows)
+    assert ok, why
+    assert stored.last[:num_rows].any()
+    step = jax.jit(environment.step)
+    for row in range(num_rows):
+        np.testing.assert_allclose(stored.observation[row], timestep.observation, rtol=1e-6)
+        np.testing.assert_array_equal(stored.last[row], timestep.last)
+        np.testing.assert_array_equal(stored.reward[row], timestep.reward)
+        np.testing.assert_array_equal(stored.discount[row], timestep.discount)
+        simulated, timestep = step(simulated, stored.action[row])
+    assert not stored.last[num_rows:].any()
+
+
+def test_target_follows_at_its_period_and_not_between():
+    """Updates at steps 22, 24, ...; copies at multiples of 6: at step 24, 30, 36."""
+    device = driver()
+    state, _ = device.warm_up(device.init(keys(0)), 0, 20)
+    synced = []
+    for index in range(8):
+        state, _ = device.advance(state, 20 + 2 * index, 1)
+        equal = jax.tree.map(np.array_equal, state.learner.params, state.learner.target_params)
+        if all(jax.tree.leaves(equal)):
+            synced.append(22 + 2 * index)
+    assert synced == [24, 30, 36]
+
+
+def test_episode_sums_count_every_episode_once():
+    """CartPole pays 1 a step: the sum of returns is the sum of lengths, and counts agree with the stored rows."""
+    device = driver(lanes=2)
+    state, metrics = device.warm_up(device.init(keys(7)), 0, 40)
+    ended = int(np.sum(state.replay.last[0][:40])) + int(np.sum(state.timestep.last))
+    assert int(metrics.num_episodes[0]) == ended > 0
+    assert float(metrics.sum_return[0]) == int(metrics.sum_length[0])
+    rewards = np.asarray(state.replay.reward[0][:40]).sum() + np.asarray(state.timestep.reward).sum()
+    running = np.asarray(state.statistics.running_return).sum()
+    assert rewards == float(metrics.sum_return[0]) + running
+
+
+def test_epsilon_is_one_in_the_warm_up_and_falls_linearly():
+    epsilon = linear_epsilon(0.1, warm_up_steps=20, decay_steps=30)
+    np.testing.assert_allclose([epsilon(s) for s in (0, 20, 35, 50, 99)], [1.0, 1.0, 0.55, 0.1, 0.1], rtol=1e-6)
+    np.testing.assert_allclose(linear_epsilon(0.1, 20, 0)(21), 0.1, rtol=1e-6)
+
+
+def test_stacked_frames_reach_the_network():
+    device = driver(frame_stack=3, n_step=2)
+    state, metrics = run(device, [0], num_periods=3)
+    assert state.stack.shape == (1, 1, 4, 3)
+    np.testing.assert_array_equal(state.stack[0, ..., -1], state.timestep.observation[0])
+    assert np.isfinite(metrics.update["quantile_loss"]).all()
+
+
+def test_replay_is_updated_in_place():
+    """A copy of the ring in every step would double the memory: the compiled loop may hold it once, as its argument."""
+    big = override(preset("fqf", "minatar/breakout"), {**TINY, "replay_capacity": 50_000})
+    environment = environments.make("minatar/breakout")
+    cycle = Cycle(Sampling(8, 0.99, 1, 1), big.replay_capacity, 4, 100, linear_epsilon(0.1, 10, 10))
+    device = make_device_driver(make_agent(big, environment.spec), environments.vectorize(environment, 1), cycle)
+    shapes = jax.eval_shape(device.init, keys(0))
+    memory = device.advance.lower(shapes, 0, 1).compile().memory_analysis()
+    ring_bytes = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes.replay))
+    assert ring_bytes > 20_000_000
+    assert memory.alias_size_in_bytes > ring_bytes
+    assert memory.temp_size_in_bytes < ring_bytes / 4
