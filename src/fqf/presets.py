@@ -8,8 +8,8 @@ from fqf.config import RunConfig, override
 from fqf.environments import toy
 from fqf.errors import UserError, nearest
 
-# Fraction learning rates. The paper's 2.5e-9 is for 12.5 million updates; what moves the fractions is the product of
-# the two, 0.031. Presets for shorter runs keep the product, not the rate (docs/decisions/0003-fraction-presets.md).
+# The fraction learning rates are the subject of docs/decisions/0003-fraction-presets.md: the paper's own where the W1
+# gradient is as large as returns are, a rate that converges within the run where the law is known.
 FAMILIES: dict[str, dict[str, Any]] = {
     "classic": {
         "steps": 100_000,
@@ -17,14 +17,14 @@ FAMILIES: dict[str, dict[str, Any]] = {
         "torso_layers": (64,),
         "hidden": 64,
         "num_fractions": 8,
-        "fraction_learning_rate": 3e-7,  # 0.031 / 100,000 updates
         "learning_rate": 1e-3,
         "final_learning_rate": 0.0,
         "adam_epsilon": 1e-5,
         "batch_size": 64,
         "replay_capacity": 100_000,
-        "update_period_steps": 1,
-        "target_period_steps": 500,
+        "n_step": 3,  # as in Rainbow; values must travel 500 steps, and each copy to the target carries them n further
+        "update_period_steps": 2,
+        "target_period_steps": 200,
         "learning_starts_steps": 1_000,
         "exploration_epsilon": 0.02,
         "exploration_decay_steps": 10_000,
@@ -37,7 +37,6 @@ FAMILIES: dict[str, dict[str, Any]] = {
         "torso": "minatar",
         "hidden": 128,
         "num_fractions": 8,
-        "fraction_learning_rate": 4e-7,  # 0.031 / 75,000 updates
         "learning_rate": 2.5e-4,
         "replay_capacity": 100_000,
         "update_period_steps": 4,

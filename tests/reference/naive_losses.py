@@ -1,4 +1,4 @@
-"""The losses as their equations read: one pair at a time, in float64, nothing vectorised and nothing shared with fqf."""
+"""The losses as their equations read: one pair at a time, in float64, nothing vectorised, nothing shared with fqf."""
 
 import math
 from collections.abc import Callable, Sequence

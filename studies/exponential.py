@@ -1,0 +1,161 @@
+"""FQF on an MDP whose return is exactly Exponential(1): do the fractions find their optimum, are the values right?
+
+    .venv/bin/python studies/exponential.py [--runs runs/exponential]
+
+Finished runs are kept and not repeated, so the study can be stopped and started again. It writes
+docs/results/exponential.md and docs/results/exponential.png.
+"""
+
+import argparse
+import json
+from pathlib import Path
+
+import numpy as np
+from matplotlib.figure import Figure
+
+import fqf
+from fqf.laws import EXPONENTIAL, w1_of_fractions, w1_to_staircase
+from fqf.rundir import provenance
+
+VARIANTS = {
+    "uniform fractions": ("fqf", {"fractions": "uniform"}),
+    "random fractions": ("fqf", {"fractions": "random"}),
+    "FQF as printed (`fqf`)": ("fqf", {}),
+    "+ widths as target weights only": ("fqf", {"target_weights": "widths"}),
+    "+ edges trained only": ("fqf", {"value_fractions": "midpoints_and_edges"}),
+    "both corrections (`fqf_consistent`)": ("fqf_consistent", {}),
+    "both, alternating sets": ("fqf_consistent", {"value_fractions": "alternate"}),
+}
+SETTINGS = {  # options and number of seeds
+    "N = 8, kappa = 0.05": ({"num_fractions": 8, "huber_kappa": 0.05}, 5),
+    "N = 8, kappa = 1": ({"num_fractions": 8, "huber_kappa": 1.0}, 3),
+    "N = 32, kappa = 0.05": ({"num_fractions": 32, "huber_kappa": 0.05}, 3),
+}
+LONG_STEPS = 5_120 + 64 * 200_000
+
+
+def staircase(policy: fqf.Policy) -> tuple[np.ndarray, np.ndarray]:
+    distribution = policy.distribution(np.ones(1))
+    taus = np.concatenate([[0.0], np.cumsum(distribution.probabilities[0], dtype=np.float64)])
+    return taus, np.asarray(distribution.values[0], np.float64)
+
+
+def measure(policy: fqf.Policy) -> dict[str, float]:
+    """W1 of the staircase to the truth, its mean (truth 1), and the W1 that its fractions would allow."""
+    taus, values = staircase(policy)
+    return {
+        "w1": w1_to_staircase(EXPONENTIAL.quantile, taus, values),
+        "mean": float(np.diff(taus) @ values),
+        "fractions": w1_of_fractions(EXPONENTIAL.quantile, taus),
+    }
+
+
+def policies(agent: str, options: dict, seeds: int, runs: Path) -> list[fqf.Policy]:
+    paths = [runs / agent / "toy.exponential" / f"seed{seed}" for seed in range(seeds)]
+    for seed, path in enumerate(paths):
+        if not (path / "summary.json").is_file():
+            fresh = fqf.train_seeds(
+                "toy/exponential", agent, seed=seed, seeds=seeds - seed, runs=runs, overwrite=True, **options
+            )
+            return [fqf.load(path) for path in paths[:seed]] + [run.policy for run in fresh]
+    return [fqf.load(path) for path in paths]
+
+
+def spread(numbers: list[float]) -> str:
+    return f"{np.mean(numbers):.4f} ({min(numbers):.4f}-{max(numbers):.4f})"
+
+
+def draw(trained: dict[str, fqf.Policy], path: Path) -> None:
+    figure = Figure(figsize=(4 * len(trained), 3.8), layout="constrained")
+    grid = np.linspace(0, 0.995, 600)
+    for axis, (name, policy) in zip(figure.subplots(1, len(trained), sharey=True), trained.items(), strict=True):
+        taus, values = staircase(policy)
+        numbers = measure(policy)
+        axis.plot(grid, EXPONENTIAL.quantile(grid), color="black", linewidth=1, label="truth: Exponential(1)")
+        axis.stairs(values, taus, baseline=None, color="#d55e00", linewidth=1.8, label="learned staircase")
+        axis.plot(taus, np.zeros_like(taus), "|", color="black", markersize=10, transform=axis.get_xaxis_transform())
+        axis.set_title(f"{name}\nW1 {numbers['w1']:.3f}, mean {numbers['mean']:.3f}", fontsize=10)
+        axis.set_xlabel("fraction tau (| learned edges)")
+        axis.grid(alpha=0.25)
+    figure.axes[0].set_ylabel("return")
+    figure.axes[0].legend(frameon=False, fontsize=9)
+    figure.savefig(path, dpi=120)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=Path, default=Path("runs/exponential"))
+    parser.add_argument("--out", type=Path, default=Path("docs/results"))
+    arguments = parser.parse_args()
+
+    results: dict[str, dict[str, list[dict[str, float]]]] = {name: {} for name in VARIANTS}
+    shown: dict[str, fqf.Policy] = {}
+    for setting, (options, seeds) in SETTINGS.items():
+        for number, (name, (agent, changes)) in enumerate(VARIANTS.items()):
+            print(f"{setting}: {name}", flush=True)
+            directory = arguments.runs / setting.replace(" ", "").replace(",", "-") / f"variant{number}"
+            trained = policies(agent, {**options, **changes}, seeds, directory)
+            results[name][setting] = [measure(policy) for policy in trained]
+            if setting.startswith("N = 8, kappa = 0.05") and number in (0, 2, 5):
+                shown[name.replace("`", "")] = trained[0]
+    long = policies("fqf_consistent", {"steps": LONG_STEPS}, 2, arguments.runs / "long")
+    write(results, [measure(policy) for policy in long], arguments)
+    draw(shown, arguments.out / "exponential.png")
+
+
+def write(results: dict, long: list[dict[str, float]], arguments: argparse.Namespace) -> None:
+    lines = [f"| | {' | '.join(SETTINGS)} |", "|---|" + "---|" * len(SETTINGS)]
+    for name, cells in results.items():
+        row = []
+        for numbers in cells.values():
+            w1, mean, fractions = (spread([each[key] for each in numbers]) for key in ("w1", "mean", "fractions"))
+            row.append(f"W1 {w1}<br>mean {mean}<br>fractions {fractions}")
+        lines.append(f"| {name} | {' | '.join(row)} |")
+    held = ", ".join(f"{each['fractions']:.4f}" for each in long)
+    facts = provenance()
+    text = HEADER.format(held=held, commit=facts["commit"], jax=facts["versions"]["jax"])
+    (arguments.out / "exponential.md").write_text(text + "\n".join(lines) + "\n" + FOOTER)
+    (arguments.out / "exponential.json").write_text(
+        json.dumps({"results": results, "long": long, **facts}, indent=1) + "\n"
+    )
+
+
+HEADER = """# FQF on an exact law: the exponential MDP
+
+`toy/exponential` has one state; the reward is 0 with probability 1/2, else Exponential(1); the discount is
+1/2. Its return
+is exactly Exponential(1), so everything that an agent learns can be measured against the truth.
+
+Printed by `.venv/bin/python studies/exponential.py` on commit `{commit}` (JAX {jax}, CPU); the settings
+are the `toy` preset (20,000 updates of batch 64, Adam 1e-3 falling to 1e-5, fractions by centred RMSProp from
+1e-3 falling
+to 1e-5, target copied every 100 updates). Each cell: mean over seeds (smallest-largest; five seeds in the first
+column, three in the others) of
+
+- **W1** of the learned staircase to the truth;
+- its **mean** (truth 1; the exact staircase has 0.957 with uniform, 0.983 with optimal fractions at N = 8);
+- the W1 that the learned **fractions** would allow with exact values (N = 8: optimum 0.1178, uniform 0.1511;
+  N = 32: optimum 0.0308, uniform 0.0486).
+
+After 200,000 updates (N = 8, kappa 0.05, seeds 0 and 1) the fractions of `fqf_consistent` allow {held}: they hold.
+
+"""
+FOOTER = """
+![Learned staircases against the truth](exponential.png)
+
+## What it says
+- **As printed, FQF does not find the optimal fractions, and its values are wrong.** Its fractions stop far from the
+  optimum, because the gradient dW1/dtau asks F at the edges, where the printed loss never trains it; and as
+  soon as fractions
+  are not uniform, weighing every target atom 1/N inflates the mean.
+- **Each correction alone is not enough.** Training the edges without the weights moves the fractions almost
+  to the optimum
+  and makes the bias worst of all; the weights without the edges remove the bias, but the fractions stay where
+  they were.
+- **Both together** find fractions within half a percent of the optimum and give the smallest W1 of all variants.
+- **A Huber threshold of 1 hides all this**: at this scale of returns it turns quantiles into something close to
+  expectiles, for every variant.
+"""
+
+if __name__ == "__main__":
+    main()

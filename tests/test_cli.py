@@ -1,0 +1,91 @@
+"""What a person types, and what they get back."""
+
+import subprocess
+import sys
+
+import pytest
+
+from fqf.cli import main
+
+FAST = "--steps 300 --learning-starts-steps 100 --num-fractions 3 --hidden 8 --batch-size 8 --evaluation-episodes 4"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("trian", "unknown command 'trian'; did you mean 'train'?"),
+        ("train --agent fqq", "unknown agent 'fqq'; did you mean 'fqf'?"),
+        ("train --env classic/cartpol", "did you mean 'classic/cartpole'?"),
+        ("train --lerning-rate 1", "unknown option --lerning-rate; did you mean '--learning-rate'?"),
+        ("train --num-fractions 0", "num_fractions is 0, but must be at least 1"),
+        ("train --batch-size 5_000_000", "batch_size is 5000000, but must be at most replay_capacity"),
+        ("train --learning-rate -1", "learning_rate is -1.0, but must be 0 or more"),
+        ("train --steps many", "--steps"),
+        ("train --fractions proposd", "did you mean 'proposed'?"),
+        ("train --steps", "--steps"),
+        ("train --seeds 0", "seeds is 0, but must be at least 1"),
+        ("train stray", "stray"),
+        ("train --config missing.toml", "can't read config file missing.toml"),
+        ("evaluate nowhere", "nowhere holds no finished run"),
+        ("evaluate", "PATH"),
+        ("evaluate nowhere --epsiln 1", "did you mean '--epsilon'?"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_code_2(arguments, words, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments.split()) == 2
+    captured = capsys.readouterr()
+    assert captured.err.count("\n") == 1
+    assert captured.err.startswith("fqf: ")
+    assert words in captured.err
+    assert "Traceback" not in captured.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_help_names_commands_agents_and_environments(capsys):
+    assert main(["--help"]) == 0
+    text = capsys.readouterr().out
+    assert all(word in text for word in ("train", "evaluate", "fqf_consistent", "minatar/breakout", "toy/exponential"))
+
+
+def test_help_of_train_documents_every_option(capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["train", "--help"])
+    assert stop.value.code == 0
+    text = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    for words in ("--num-fractions INT", "--seeds INT", "--config", "RMSProp's rate", "--overwrite", "--torso"):
+        assert words in text
+    # Every option has a sentence between its name and its default.
+    assert "INT (default" not in text
+    assert "FLOAT (default" not in text
+
+
+def test_train_then_evaluate(capsys, tmp_path):
+    config = tmp_path / "my.toml"
+    config.write_text('env = "classic/cartpole"\nnum_fractions = 4\nseed = 3\ntorso_layers = [5]\n')
+    arguments = f"train --config {config} {FAST} --runs {tmp_path / 'runs'} --quiet"
+    assert main(arguments.split()) == 0
+    text = capsys.readouterr().out
+    path = tmp_path / "runs" / "fqf" / "classic.cartpole" / "seed3"
+    assert str(path) in text
+    assert "return before" in text
+    assert "try next" in text
+    resolved = (path / "config.toml").read_text()
+    assert "num_fractions = 3" in resolved  # the flag wins over the file
+    assert "    5,\n" in resolved or "torso_layers = [5]" in resolved
+
+    assert main(["evaluate", str(path), "--episodes", "7", "--epsilon", "1"]) == 0
+    assert "classic/cartpole" in capsys.readouterr().out
+    last = (path / "evaluations.csv").read_text().splitlines()[-1].split(",")
+    assert last[1] == "evaluate"
+    assert last[-1] == "7"
+
+    assert main(arguments.split()) == 2
+    assert "exists" in capsys.readouterr().err
+    assert main([*arguments.split(), "--overwrite"]) == 0
+
+
+def test_the_command_is_installed():
+    answer = subprocess.run([sys.executable, "-m", "fqf.cli", "trian"], capture_output=True, text=True, timeout=120)
+    assert answer.returncode == 2
+    assert answer.stderr == "fqf: unknown command 'trian'; did you mean 'train'?\n"

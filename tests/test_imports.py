@@ -1,0 +1,56 @@
+"""Imports point one way. The layers are those of ARCHITECTURE.md, lowest first."""
+
+import ast
+from pathlib import Path
+
+import fqf
+
+ROOT = Path(fqf.__file__).parent
+LAYERS = [
+    {"types", "errors", "files"},
+    {"losses", "networks", "replay", "environments", "laws"},
+    {"config"},
+    {"agents"},
+    {"presets", "learner"},
+    {"drivers"},
+    {"evaluation"},
+    {"policy", "rundir", "progress", "report"},
+    {"train"},
+    {"", "cli"},
+]
+LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
+
+
+def module_name(path):
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return "" if parts == ("__init__",) else parts[0]
+
+
+def imported(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "fqf":
+            inner = node.module.split(".")[1:]
+            yield from ([inner[0]] if inner else [alias.name for alias in node.names])
+        if isinstance(node, ast.Import):
+            yield from (alias.name.split(".")[1] for alias in node.names if alias.name.startswith("fqf."))
+
+
+def test_imports_point_down():
+    wrong = []
+    for path in ROOT.rglob("*.py"):
+        importer = module_name(path)
+        for name in imported(path):
+            if name != importer and LEVEL[name] >= LEVEL[importer]:
+                wrong.append(f"{path.relative_to(ROOT)} imports {name}")
+    assert wrong == []
+
+
+def test_report_imports_no_agent():
+    names = {name for path in (ROOT / "report").glob("*.py") for name in imported(path)}
+    assert names <= {"report", "laws", "types", "errors", "files"}
+
+
+def test_nothing_can_execute_what_it_loads():
+    for path in ROOT.rglob("*.py"):
+        names = {node.id for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Name)}
+        assert not names & {"pickle", "eval", "exec", "joblib", "cloudpickle"}, path
