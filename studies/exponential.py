@@ -14,7 +14,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import fqf
-from fqf.laws import EXPONENTIAL, w1_of_fractions, w1_to_staircase
+from fqf.laws import EXPONENTIAL, compare
 from fqf.rundir import provenance
 
 VARIANTS = {
@@ -41,13 +41,8 @@ def staircase(policy: fqf.Policy) -> tuple[np.ndarray, np.ndarray]:
 
 
 def measure(policy: fqf.Policy) -> dict[str, float]:
-    """W1 of the staircase to the truth, its mean (truth 1), and the W1 that its fractions would allow."""
-    taus, values = staircase(policy)
-    return {
-        "w1": w1_to_staircase(EXPONENTIAL.quantile, taus, values),
-        "mean": float(np.diff(taus) @ values),
-        "fractions": w1_of_fractions(EXPONENTIAL.quantile, taus),
-    }
+    distribution = policy.distribution(np.ones(1))
+    return compare(EXPONENTIAL.quantile, distribution.probabilities[0], distribution.values[0])._asdict()
 
 
 def policies(agent: str, options: dict, seeds: int, runs: Path) -> list[fqf.Policy]:

@@ -44,7 +44,7 @@ class RunDirectory:
         if path.exists():
             shutil.rmtree(path)
         path.mkdir(parents=True)
-        self.path = path
+        self.path, self._config = path, config
         write_whole(path / "config.toml", to_toml(config).encode())
         self._metrics = (path / "metrics.jsonl").open("w")
         self._timing = (path / "timing.jsonl").open("w")
@@ -62,8 +62,14 @@ class RunDirectory:
             if name != "step" and value is not None:
                 self._tensorboard.add_scalar(f"train/{name}", value, row["step"])
 
-    def log_evaluation(self, step: int, seed: int, epsilon: float, scores: Scores) -> None:
-        append_evaluation(self.path, {"step": step, "source": "train", "seed": seed, "epsilon": epsilon}, scores)
+    def log_evaluation(self, step: int, scores: Scores) -> None:
+        labels = {
+            "step": step,
+            "source": "train",
+            "seed": self._config.seed,
+            "epsilon": self._config.evaluation_epsilon,
+        }
+        append_evaluation(self.path, labels, scores)
         for name, value in scores._asdict().items():
             self._tensorboard.add_scalar(f"evaluation/{name}", value, step)
 
@@ -73,7 +79,10 @@ class RunDirectory:
     def seconds(self) -> float:
         return time.monotonic() - self._start
 
-    def close(self) -> None:
+    def __enter__(self) -> "RunDirectory":
+        return self
+
+    def __exit__(self, *_: object) -> None:
         for file in (self._metrics, self._timing, self._tensorboard):
             file.close()
 

@@ -1,5 +1,6 @@
 """From a config to run directories."""
 
+import contextlib
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -142,24 +143,31 @@ def train_group(
     configs: Sequence[RunConfig[Any]], runs: Path, overwrite: bool, parts: Parts, progress: Progress
 ) -> list[Run]:
     """Train some seeds in one program, and write everything about them."""
-    config, driver = configs[0], parts.driver
-    directories = [RunDirectory(run_path(runs, each), each, overwrite) for each in configs]
-    run_keys, evaluation_keys = zip(*(jax.random.split(jax.random.key(each.seed)) for each in configs), strict=True)
+    with contextlib.ExitStack() as stack:
+        directories = [stack.enter_context(RunDirectory(run_path(runs, each), each, overwrite)) for each in configs]
+        return _train_group(configs, directories, parts, progress)
+
+
+def _train_group(
+    configs: Sequence[RunConfig[Any]], directories: Sequence[RunDirectory], parts: Parts, progress: Progress
+) -> list[Run]:
+    driver = parts.driver
+    seeds = jnp.array([config.seed for config in configs])
+    run_keys, evaluation_keys = jnp.swapaxes(jax.vmap(lambda seed: jax.random.split(jax.random.key(seed)))(seeds), 0, 1)
 
     def evaluate(state: RunState, step: int) -> list[Scores]:
         scores = []
-        for index, (each, directory) in enumerate(zip(configs, directories, strict=True)):
+        for index, directory in enumerate(directories):
             key = jax.random.fold_in(evaluation_keys[index], step)
             scores.append(summarize(parts.evaluate(_pick(state.learner.params, index), key)))
-            directory.log_evaluation(step, each.seed, each.evaluation_epsilon, scores[-1])
+            directory.log_evaluation(step, scores[-1])
         return scores
 
-    state = driver.init(jnp.stack(run_keys))
-    before = after = evaluate(state, 0)
-    best = before
+    state = driver.init(run_keys)
+    evaluations = [evaluate(state, 0)]
     step = updates = 0
     episodes = np.zeros(len(configs), int)
-    for chunk in schedule(config):
+    for chunk in schedule(configs[0]):
         started = time.monotonic()
         move = driver.warm_up if chunk.warm_up else driver.advance
         state, metrics = jax.block_until_ready(move(state, chunk.vector_step, chunk.length))
@@ -173,35 +181,37 @@ def train_group(
             directory.log(row, seconds, chunk.steps)
             progress.advance(chunk.steps, row)
         if chunk.evaluate:
-            after = evaluate(state, step)
-            best = [max(pair, key=lambda scores: scores.mean) for pair in zip(best, after, strict=True)]
+            evaluations.append(evaluate(state, step))
 
     finished = []
-    for index, (each, directory) in enumerate(zip(configs, directories, strict=True)):
-        policy = Policy(each, parts.spec, jax.tree.map(np.asarray, _pick(state.learner.params, index)))
-        policy.save(directory.path / "policy")
+    for index, (config, directory) in enumerate(zip(configs, directories, strict=True)):
+        policy = Policy(config, parts.spec, jax.tree.map(np.asarray, _pick(state.learner.params, index)))
+        scores = [each[index] for each in evaluations]
         observations = parts.trace(policy.params, jax.random.fold_in(evaluation_keys[index], step + 1))
+        policy.save(directory.path / "policy")
         directory.write_json("distributions.json", _describe(policy, observations))
         resets = int(episodes[index] - np.sum(state.timestep.last[index]))
-        summary = {
-            "agent": each.agent,
-            "env": each.env,
-            "seed": each.seed,
+        counts = {
             "steps": step,
             "environment_steps": step - resets,
             "updates": updates,
             "episodes": int(episodes[index]),
-            "before": before[index]._asdict(),
-            "after": after[index]._asdict(),
-            "best": best[index]._asdict(),
-            "seconds": directory.seconds(),
-            "steps_per_second": step / directory.seconds(),
-            "seeds_in_program": len(configs),
         }
-        directory.write_json("summary.json", summary | provenance())
-        directory.close()
-        finished.append(Run(directory.path, policy, before[index], after[index]))
+        directory.write_json("summary.json", _summarize(config, counts, scores, directory.seconds()))
+        finished.append(Run(directory.path, policy, scores[0], scores[-1]))
     return finished
+
+
+def _summarize(config: RunConfig[Any], counts: dict[str, int], scores: list[Scores], seconds: float) -> dict[str, Any]:
+    best = max(scores, key=lambda each: each.mean)
+    named = {"before": scores[0], "after": scores[-1], "best": best}
+    return (
+        {"agent": config.agent, "env": config.env, "seed": config.seed}
+        | counts
+        | {name: each._asdict() for name, each in named.items()}
+        | {"seconds": seconds, "steps_per_second": counts["steps"] / seconds}
+        | provenance()
+    )
 
 
 def load(path: Path | str) -> Policy:

@@ -25,11 +25,16 @@ class Fractions(NamedTuple):
 
 def from_widths(widths: Float[Array, "B N"]) -> Fractions:
     """Cumulate widths that sum to about one; what rounding leaves over goes to the last."""
-    on_grid = widths + jax.lax.stop_gradient(jnp.floor(widths * GRID) / GRID - widths)
-    inner = jnp.cumsum(on_grid[:, :-1], axis=1)
+    inner = jnp.cumsum(_straight_through(jnp.floor(widths * GRID) / GRID, widths)[:, :-1], axis=1)
+    inner = _straight_through(jnp.minimum(inner, 1.0), inner)  # softmax itself may sum to one unit more than 1
     ends = jnp.zeros_like(widths[:, :1])
     taus = jnp.concatenate([ends, inner, ends + 1], axis=1)
     return Fractions(taus, (taus[:, 1:] + taus[:, :-1]) / 2, jnp.diff(taus, axis=1))
+
+
+def _straight_through(value: Array, like: Array) -> Array:
+    """`value`, exactly, with the gradient of `like`, of which it is a rounding."""
+    return like + jax.lax.stop_gradient(value - like)
 
 
 def propose(logits: Float[Array, "B N"]) -> Fractions:

@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from fqf.laws import LAWS, w1_to_staircase
+from fqf.laws import LAWS, compare
 
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 
@@ -23,16 +23,17 @@ def draw_run(path: Path) -> Path:
     figure = Figure(figsize=(4.6 + 3.1 * num_states, 3.8), layout="constrained")
     axes = figure.subplots(1, 1 + num_states, width_ratios=[1.5] + [1] * num_states, squeeze=False)[0]
     draw_learning_curve(axes[0], path)
-    shared = axes[1]
     for index, name in enumerate(beliefs["states"]):
         axis = axes[1 + index]
         draw_quantiles(axis, beliefs["probabilities"][index], beliefs["values"][index])
         axis.set_title(name, fontsize=10)
         if config["env"] in LAWS:
             draw_laws(axis, config["env"], beliefs["probabilities"][index], beliefs["values"][index])
-        axis.sharey(shared)
-    shared.set_ylabel("return")
-    shared.legend(fontsize=8, frameon=False, loc="upper left")
+    limits = [axis.get_ylim() for axis in axes[1:]]
+    for axis in axes[1:]:
+        axis.set_ylim(min(low for low, _ in limits), max(high for _, high in limits))
+    axes[1].set_ylabel("return from here on, discounted")
+    axes[1].legend(fontsize=8, frameon=False, loc="best")
     figure.suptitle(f"{config['agent']} on {config['env']}, seed {config['seed']}", fontsize=11)
     target = path / "figure.png"
     figure.savefig(target, dpi=130)
@@ -77,7 +78,5 @@ def draw_laws(axis: Axes, env: str, probabilities: list[list[float]], values: li
     distances = []
     for law, widths, heights in zip(LAWS[env], probabilities, values, strict=True):
         axis.plot(grid, law.quantile(grid), color="black", linewidth=1, label=f"truth: {law.name}")
-        taus = np.concatenate([[0.0], np.cumsum(widths)])
-        taus[-1] = 1.0
-        distances.append(w1_to_staircase(law.quantile, taus, np.asarray(heights)))
+        distances.append(compare(law.quantile, np.asarray(widths), np.asarray(heights)).w1)
     axis.set_title("W1 to the truth " + ", ".join(f"{distance:.4f}" for distance in distances), fontsize=10)
