@@ -1,5 +1,12 @@
+from pathlib import Path
+
 import jax
 import pytest
+
+# Programs that several tests compile are compiled once, also across test processes.
+jax.config.update("jax_compilation_cache_dir", str(Path(__file__).parents[1] / ".pytest_cache" / "jax"))
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
+jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -1,11 +1,9 @@
 """Fully Parameterized Quantile Function (FQF) for distributional reinforcement learning, on JAX.
 
-import fqf
-
-run = fqf.train("classic/cartpole", agent="fqf", seed=0, steps=50_000)
-run.policy.act(observation)
-run.policy.distribution(observation)
-fqf.load(run.path)
+>>> run = fqf.train("classic/cartpole", agent="fqf", seed=0, steps=50_000)
+>>> run.policy.act(observation)
+>>> run.policy.distribution(observation)
+>>> fqf.load(run.path)
 """
 
 from pathlib import Path

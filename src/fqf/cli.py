@@ -190,12 +190,13 @@ def parse(kind: type[Options], prog: str, arguments: list[str], names: list[str]
     except SystemExit as stop:
         if stop.code in (0, None):
             raise
-        box = re.split(r"─{5,}", errors.getvalue().split("\n", 1)[-1])[0]
-        message = " ".join(re.sub(r"[╭╮╰╯│]", " ", box).split())
+        # A box of lines, drawn in Unicode or in ASCII: its title, a rule, the message, a rule, where to find help.
+        text = " ".join(re.sub(r"[╭╮╰╯│|+]", " ", errors.getvalue().partition("\n")[2]).split())
+        message = next((part.strip() for part in re.split("[─-]{5,}", text) if part.strip()), "bad options")
         if choice := re.match(r"invalid choice '(.*)' for argument '(.*)'. Expected one of (.*)\.", message):
             valid = re.findall("'(.*?)'", choice[3])
             message = f"{choice[2]} is {choice[1]!r}; {nearest(choice[1], valid)}"
-        raise UserError(f"{message or 'bad options'} (see {prog} --help)") from None
+        raise UserError(f"{message} (see {prog} --help)") from None
 
 
 if __name__ == "__main__":

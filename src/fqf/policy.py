@@ -60,7 +60,7 @@ class Policy:
         directory.mkdir(parents=True, exist_ok=True)
         tensors = {name: np.asarray(leaf) for name, leaf in flatten_dict(self.params, sep="/").items()}
         spec = self.spec._asdict() | {"observation_dtype": str(self.spec.observation_dtype)}
-        metadata = {"format": FORMAT, "spec": json.dumps(spec)}
+        metadata = {"fqf": json.dumps({"format": FORMAT, "spec": spec})}  # one key: their order in the file is random
         write_whole(directory / "config.toml", to_toml(self.config).encode())
         write_whole(directory / "params.safetensors", safetensors.numpy.save(tensors, metadata))
 
@@ -71,10 +71,10 @@ def load_policy(directory: Path) -> Policy:
     options = read_toml(directory / "config.toml")
     try:
         with safetensors.safe_open(path, framework="numpy") as file:
-            metadata = file.metadata() or {}
-            if metadata.get("format") != FORMAT:
-                raise UserError(f"{path} has format {metadata.get('format')!r}; this version reads {FORMAT!r}")
-            spec = _read_spec(metadata["spec"])
+            header = json.loads((file.metadata() or {}).get("fqf", "{}"))
+            if header.get("format") != FORMAT:
+                raise UserError(f"{path} has format {header.get('format')!r}; this version reads {FORMAT!r}")
+            spec = _read_spec(header["spec"])
             config = preset(str(options.get("agent")), str(options.get("env")))
             check_names(options, config, str(directory / "config.toml"))
             config = override(config, options)
@@ -91,7 +91,6 @@ def load_policy(directory: Path) -> Policy:
     return Policy(config, spec, params)
 
 
-def _read_spec(text: str) -> EnvironmentSpec:
-    spec = json.loads(text)
+def _read_spec(spec: dict[str, Any]) -> EnvironmentSpec:
     shape = tuple(int(size) for size in spec["observation_shape"])
     return EnvironmentSpec(str(spec["id"]), shape, np.dtype(spec["observation_dtype"]), int(spec["num_actions"]))
