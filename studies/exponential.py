@@ -93,20 +93,22 @@ def main() -> None:
             results[name][setting] = [measure(policy) for policy in trained]
             if setting.startswith("N = 8, kappa = 0.05") and number in (0, 2, 5):
                 shown[name.replace("`", "")] = trained[0]
+        write(results, [], arguments)
+        draw(shown, arguments.out / "exponential.png")
     long = policies("fqf_consistent", {"steps": LONG_STEPS}, 2, arguments.runs / "long")
     write(results, [measure(policy) for policy in long], arguments)
-    draw(shown, arguments.out / "exponential.png")
 
 
 def write(results: dict, long: list[dict[str, float]], arguments: argparse.Namespace) -> None:
-    lines = [f"| | {' | '.join(SETTINGS)} |", "|---|" + "---|" * len(SETTINGS)]
+    finished = list(next(iter(results.values())))
+    lines = [f"| | {' | '.join(finished)} |", "|---|" + "---|" * len(finished)]
     for name, cells in results.items():
         row = []
         for numbers in cells.values():
             w1, mean, fractions = (spread([each[key] for each in numbers]) for key in ("w1", "mean", "fractions"))
             row.append(f"W1 {w1}<br>mean {mean}<br>fractions {fractions}")
         lines.append(f"| {name} | {' | '.join(row)} |")
-    held = ", ".join(f"{each['fractions']:.4f}" for each in long)
+    held = ", ".join(f"{each['fractions']:.4f}" for each in long) or "(not yet run)"
     facts = provenance()
     text = HEADER.format(held=held, commit=facts["commit"], jax=facts["versions"]["jax"])
     (arguments.out / "exponential.md").write_text(text + "\n".join(lines) + "\n" + FOOTER)

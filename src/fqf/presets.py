@@ -8,23 +8,24 @@ from fqf.config import RunConfig, override
 from fqf.environments import toy
 from fqf.errors import UserError, nearest
 
-# The fraction learning rates are the subject of docs/decisions/0003-fraction-presets.md: the paper's own where the W1
-# gradient is as large as returns are, a rate that converges within the run where the law is known.
+# The fraction learning rates are the subject of docs/decisions/0003-fraction-presets.md: smaller where returns, and with
+# them the W1 gradient, are larger; a rate that converges within the run where the law is known.
 FAMILIES: dict[str, dict[str, Any]] = {
     "classic": {
         "steps": 100_000,
         "torso": "mlp",
-        "torso_layers": (64,),
-        "hidden": 64,
+        "torso_layers": (128,),
+        "hidden": 128,
         "num_fractions": 8,
-        "learning_rate": 1e-3,
+        "fraction_learning_rate": 2.5e-11,
+        "learning_rate": 5e-4,
         "final_learning_rate": 0.0,
         "adam_epsilon": 1e-5,
         "batch_size": 64,
         "replay_capacity": 100_000,
         "n_step": 3,  # as in Rainbow; values must travel 500 steps, and each copy to the target carries them n further
         "update_period_steps": 2,
-        "target_period_steps": 200,
+        "target_period_steps": 250,
         "learning_starts_steps": 1_000,
         "exploration_epsilon": 0.02,
         "exploration_decay_steps": 10_000,

@@ -88,29 +88,3 @@ def test_fractions_of_a_uniform_return_stay_uniform(tmp_path):
         widths = run.policy.distribution(np.ones(1)).probabilities[0]
         assert np.max(np.abs(np.cumsum(widths) - np.arange(1, 9) / 8)) < 1 / 16
         assert measure(run, UNIFORM).fractions < 1.05 / 16
-
-
-def solved(runs):
-    return sum(run.after.mean >= 475 for run in runs)
-
-
-@pytest.mark.slow
-def test_fqf_solves_cartpole(tmp_path):
-    """The final policy, 100 fresh episodes, at least 475 on 4 of 5 seeds within 100,000 steps."""
-    runs = fqf.train_seeds("classic/cartpole", "fqf", seeds=5, runs=tmp_path, quiet=True)
-    assert all(run.policy.config.steps <= 100_000 for run in runs)
-    assert solved(runs) >= 4, [run.after for run in runs]
-
-
-@pytest.mark.slow
-def test_cartpole_is_not_solved_with_the_sign_flipped(flipped, tmp_path):
-    runs = fqf.train_seeds("classic/cartpole", flipped, seeds=2, steps=30_000, runs=tmp_path, quiet=True)
-    assert max(run.after.mean for run in runs) < 200, [run.after for run in runs]
-
-
-@pytest.mark.slow
-def test_fqf_learns_minatar_breakout(tmp_path):
-    """A random policy gets about 0.5; 3 is asked of the final policy within 300,000 frames."""
-    run = fqf.train("minatar/breakout", "fqf", runs=tmp_path, quiet=True)
-    assert run.policy.config.steps <= 300_000
-    assert run.after.mean >= 3, run.after
