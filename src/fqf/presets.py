@@ -8,8 +8,8 @@ from fqf.config import RunConfig, override
 from fqf.environments import toy
 from fqf.errors import UserError, nearest
 
-# The fraction learning rates are the subject of docs/decisions/0003-fraction-presets.md: smaller where returns, and with
-# them the W1 gradient, are larger; a rate that converges within the run where the law is known.
+# The fraction learning rates are the subject of docs/decisions/0003-fraction-presets.md: smaller where returns (and so
+# the W1 gradient) are larger; a rate that converges within the run where the law is known.
 FAMILIES: dict[str, dict[str, Any]] = {
     "classic": {
         "steps": 100_000,
