@@ -4,7 +4,9 @@ import argparse
 import contextlib
 import dataclasses
 import io
+import os
 import re
+import shutil
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -133,20 +135,22 @@ def read_train_options(arguments: list[str]) -> TrainOptions:
 
 def report(options: TrainOptions, runs: list[Run]) -> None:
     """A plain summary: what was gained, where it is, what to try next."""
-    table = Table("seed", "return before", "return after", "range over episodes", "run directory", box=None)
+    config, command = options.run, _this_command()
+    print(f"\n{config.agent} on {config.env}, {runs[0].after.episodes} evaluation episodes each:")
     for run in runs:
-        after = f"{run.after.minimum:.4g} to {run.after.maximum:.4g}"
-        table.add_row(
-            str(run.policy.config.seed), f"{run.before.mean:.4g}", f"{run.after.mean:.4g}", after, str(run.path)
-        )
-    console = Console(highlight=False, soft_wrap=True)
-    episodes = runs[0].after.episodes
-    console.print(f"\n{options.run.agent} on {options.run.env}, means over {episodes} evaluation episodes:")
-    console.print(table)
-    console.print(f"\npicture:   {runs[0].path / 'figure.png'}")
-    console.print("try next:  " + f"fqf evaluate {runs[0].path}")
-    console.print(f"           tensorboard --logdir {options.launch.runs}")
-    console.print(f"           fqf train --agent {options.run.agent} --env minatar/breakout --seeds 3")
+        after = f"{run.after.mean:.4g} (from {run.after.minimum:.4g} to {run.after.maximum:.4g})"
+        print(f"  seed {run.policy.config.seed}: return before {run.before.mean:.4g}, after {after}, in {run.path}")
+    print(f"\npicture:   {runs[0].path / 'figure.png'}")
+    print(f"try next:  {command} evaluate {runs[0].path}")
+    print(f"           {command.removesuffix('fqf')}tensorboard --logdir {options.launch.runs}")
+    print(f"           {command} train --agent {config.agent} --env minatar/breakout --seeds 3")
+
+
+def _this_command() -> str:
+    """How to call it again: by name if it is on the path, else by where it is."""
+    if shutil.which("fqf") or Path(sys.argv[0]).name != "fqf":
+        return "fqf"
+    return os.path.relpath(sys.argv[0])
 
 
 def evaluate(arguments: list[str]) -> None:
