@@ -82,6 +82,7 @@ def main() -> None:
     parser.add_argument("--runs", type=Path, default=Path("runs/exponential"))
     parser.add_argument("--out", type=Path, default=Path("docs/results"))
     arguments = parser.parse_args()
+    arguments.out.mkdir(parents=True, exist_ok=True)
 
     results: dict[str, dict[str, list[dict[str, float]]]] = {name: {} for name in VARIANTS}
     shown: dict[str, fqf.Policy] = {}

@@ -8,7 +8,7 @@ from fqf.agents import AGENTS, Entry
 from fqf.laws import EXPONENTIAL, UNIFORM, compare
 
 # Exponential law, N = 8: uniform fractions allow W1 0.1511, the optimum is 0.1178.
-FRACTIONS_BAR, STAIRCASE_BAR, LONG_BAR = 0.120, 0.130, 0.125
+FRACTIONS_BAR, STAIRCASE_BAR = 0.120, 0.130
 
 
 @pytest.fixture
@@ -72,12 +72,6 @@ def test_consistent_fqf_finds_the_optimal_fractions_of_an_exponential_return(tmp
 def test_fqf_as_printed_and_uniform_fractions_do_not(options, tmp_path):
     results = exponential("fqf", tmp_path, **options)
     assert passed(results) == 0, results
-
-
-@pytest.mark.slow
-def test_the_fractions_hold_for_200_000_updates(tmp_path):
-    results = exponential("fqf_consistent", tmp_path, seeds=2, steps=5_120 + 64 * 200_000)
-    assert all(each.fractions <= LONG_BAR for each in results), results
 
 
 @pytest.mark.slow
