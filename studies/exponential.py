@@ -121,21 +121,19 @@ def write(results: dict, long: list[dict[str, float]], arguments: argparse.Names
 HEADER = """# FQF on an exact law: the exponential MDP
 
 `toy/exponential` has one state; the reward is 0 with probability 1/2, else Exponential(1); the discount is
-1/2. Its return
-is exactly Exponential(1), so everything that an agent learns can be measured against the truth.
+1/2. Its return is exactly Exponential(1), so everything that an agent learns can be measured against the truth.
 
 Printed by `.venv/bin/python studies/exponential.py` on commit `{commit}` (JAX {jax}, CPU); the settings
 are the `toy` preset (20,000 updates of batch 64, Adam 1e-3 falling to 1e-5, fractions by centred RMSProp from
-1e-3 falling
-to 1e-5, target copied every 100 updates). Each cell: mean over seeds (smallest-largest; five seeds in the first
-column, three in the others) of
+1e-3 falling to 1e-5, target copied every 100 updates). Each cell: mean over seeds (smallest-largest;
+five seeds in the first column, three in the others) of
 
 - **W1** of the learned staircase to the truth;
 - its **mean** (truth 1; the exact staircase has 0.957 with uniform, 0.983 with optimal fractions at N = 8);
 - the W1 that the learned **fractions** would allow with exact values (N = 8: optimum 0.1178, uniform 0.1511;
   N = 32: optimum 0.0308, uniform 0.0486).
 
-After 200,000 updates (N = 8, kappa 0.05, seeds 0 and 1) the fractions of `fqf_consistent` allow {held}: they hold.
+After 200,000 updates (N = 8, kappa 0.05, seeds 0 and 1) the fractions of `fqf_consistent` allow {held}.
 
 """
 FOOTER = """
@@ -144,12 +142,10 @@ FOOTER = """
 ## What it says
 - **As printed, FQF does not find the optimal fractions, and its values are wrong.** Its fractions stop far from the
   optimum, because the gradient dW1/dtau asks F at the edges, where the printed loss never trains it; and as
-  soon as fractions
-  are not uniform, weighing every target atom 1/N inflates the mean.
+  soon as fractions are not uniform, weighing every target atom 1/N inflates the mean.
 - **Each correction alone is not enough.** Training the edges without the weights moves the fractions almost
-  to the optimum
-  and makes the bias worst of all; the weights without the edges remove the bias, but the fractions stay where
-  they were.
+  to the optimum and makes the bias worst of all; the weights without the edges remove
+  the bias, but the fractions stay where they were.
 - **Both together** find fractions within half a percent of the optimum and give the smallest W1 of all variants.
 - **A Huber threshold of 1 hides all this**: at this scale of returns it turns quantiles into something close to
   expectiles, for every variant.
