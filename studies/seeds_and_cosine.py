@@ -20,7 +20,7 @@ from fqf.presets import preset
 from fqf.rundir import provenance
 from fqf.train import assemble
 
-SEEDS, PERIODS, ROUNDS = 4, 1_000, 5
+SEEDS, PERIODS, ROUNDS = 4, 300, 3
 
 
 def interleaved(rivals: dict[str, Callable[[], Any]]) -> dict[str, float]:

@@ -26,8 +26,7 @@ def patches(images: Float[Array, "B H W C"], size: int, stride: int) -> Float[Ar
 class PatchConv(nn.Module):
     """A VALID convolution as patches times a matrix.
 
-    XLA runs convolutions on a CPU at about half the speed of this matmul, and turns a convolution under `vmap` over
-    seeds into a grouped one, which is far slower and not bit-identical to the plain one.
+    Under `vmap` over seeds a convolution would become a grouped one; this stays a batch of matrix products.
     """
 
     features: int
@@ -43,7 +42,7 @@ def cos_pi(y: Float[Array, "..."]) -> Float[Array, "..."]:
     """cos(pi y) for moderate y: the nearest integer gives the sign, an even polynomial the rest.
 
     The polynomial is within 3e-10 of the cosine on [-1/2, 1/2], so float32 rounding is all that is left. XLA's own
-    cosine reduces arguments of any size and took eight times as long (docs/decisions/0005-seeds-and-speed.md).
+    cosine reduces arguments of any size and takes longer (docs/decisions/0005-seeds-and-speed.md).
     """
     nearest = jnp.round(y)
     square = (y - nearest) ** 2
