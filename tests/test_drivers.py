@@ -11,7 +11,8 @@ import pytest
 from fqf import environments
 from fqf.agents import make_agent
 from fqf.config import override
-from fqf.drivers import Cycle, linear_epsilon, make_device_driver
+from fqf.drivers import Cycle, make_device_driver
+from fqf.exploration import linear_epsilon
 from fqf.presets import preset
 from fqf.replay import ring
 from fqf.replay.ring import Sampling

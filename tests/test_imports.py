@@ -8,7 +8,7 @@ import fqf
 ROOT = Path(fqf.__file__).parent
 LAYERS = [
     {"types", "errors", "files"},
-    {"losses", "networks", "replay", "environments", "laws"},
+    {"losses", "networks", "replay", "environments", "laws", "exploration"},
     {"config"},
     {"agents"},
     {"presets", "learner"},

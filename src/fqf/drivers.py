@@ -17,6 +17,7 @@ from jaxtyping import Array, Float, Int, Shaped
 from fqf import learner
 from fqf.agents.agent import Agent
 from fqf.config import periods
+from fqf.exploration import epsilon_greedy
 from fqf.replay import ring
 from fqf.replay.nstep import push
 from fqf.types import Environment, EpisodeStatistics, Key, RunState, Timestep
@@ -91,11 +92,9 @@ def make_device_driver(agent: Agent, environment: Environment, cycle: Cycle) -> 
     def random_action(params, stack, key, step):
         return jax.random.randint(key, (num_lanes,), 0, environment.spec.num_actions)
 
-    def epsilon_greedy(params, stack, key, step):
-        q_key, explore_key, action_key = jax.random.split(key, 3)
-        greedy = jnp.argmax(agent.q_values(params, stack, q_key), axis=1)
-        explore = jax.random.uniform(explore_key, (num_lanes,)) < cycle.epsilon(step)
-        return jnp.where(explore, random_action(params, stack, action_key, step), greedy)
+    def explore(params, stack, key, step):
+        q_key, action_key = jax.random.split(key)
+        return epsilon_greedy(action_key, agent.q_values(params, stack, q_key), cycle.epsilon(step))
 
     def learn(state: RunState, vector_step) -> tuple[RunState, dict[str, Array]]:
         sums: dict[str, Array] = {}
@@ -127,7 +126,7 @@ def make_device_driver(agent: Agent, environment: Environment, cycle: Cycle) -> 
             state, sums = carry
             begin = vector_step + i * steps_per_period
             end = begin + steps_per_period
-            state = play(state, begin, steps_per_period, epsilon_greedy)
+            state = play(state, begin, steps_per_period, explore)
             state, metrics = learn(state, end)
             state = sync_target(state, end)
             return state, jax.tree.map(jnp.add, sums, metrics)
@@ -148,16 +147,6 @@ def make_device_driver(agent: Agent, environment: Environment, cycle: Cycle) -> 
         steps_per_period=steps_per_period,
         updates_per_period=updates_per_period,
     )
-
-
-def linear_epsilon(final: float, warm_up_steps: int, decay_steps: int) -> Callable[[Array], Array]:
-    """1 while the replay fills, then linearly down to `final` (Dopamine's schedule)."""
-
-    def epsilon(step):
-        left = 1.0 - (step - warm_up_steps) / max(1, decay_steps)
-        return final + (1.0 - final) * jnp.clip(left, 0.0, 1.0)
-
-    return epsilon
 
 
 def first_stack(timestep: Timestep, frame_stack: int) -> Shaped[Array, "E ..."]:

@@ -10,6 +10,7 @@ from jaxtyping import Array, Float, Int
 
 from fqf.agents.agent import Agent, mean
 from fqf.drivers import first_stack
+from fqf.exploration import epsilon_greedy
 from fqf.replay.nstep import push
 from fqf.types import Environment, Key, PyTree
 
@@ -46,13 +47,7 @@ def make_evaluate(
     agent: Agent, environment: Environment, epsilon: float, frame_stack: int
 ) -> Callable[[PyTree, Key], Episodes]:
     """One episode per lane, to its end: no lane plays a second one, so short episodes are not counted more often."""
-    num_lanes, num_actions = environment.num_lanes, environment.spec.num_actions
-
-    def act(params, stack, key):
-        explore_key, action_key = jax.random.split(key)
-        greedy = jnp.argmax(mean(agent.distribution(params, stack)), axis=1)
-        explore = jax.random.uniform(explore_key, (num_lanes,)) < epsilon
-        return jnp.where(explore, jax.random.randint(action_key, (num_lanes,), 0, num_actions), greedy)
+    num_lanes = environment.num_lanes
 
     def evaluate(params, key):
         environment_key, act_key = jax.random.split(key)
@@ -63,7 +58,8 @@ def make_evaluate(
 
         def step(carry):
             time, state, timestep, stack, episodes, finished = carry
-            action = act(params, stack, jax.random.fold_in(act_key, time))
+            q_values = mean(agent.distribution(params, stack))
+            action = epsilon_greedy(jax.random.fold_in(act_key, time), q_values, epsilon)
             state, arrival = environment.step(state, action)
             stack = push(stack, arrival.observation, timestep.last, frame_stack)
             returns = episodes.returns + jnp.where(finished, 0.0, arrival.reward)

@@ -18,14 +18,14 @@ FAMILIES: dict[str, dict[str, Any]] = {
         "hidden": 128,
         "num_fractions": 8,
         "fraction_learning_rate": 2.5e-11,
-        "learning_rate": 5e-4,
+        "learning_rate": 1e-3,
         "final_learning_rate": 0.0,
         "adam_epsilon": 1e-5,
         "batch_size": 64,
         "replay_capacity": 100_000,
-        "n_step": 3,  # as in Rainbow; values must travel 500 steps, and each copy to the target carries them n further
-        "update_period_steps": 2,
-        "target_period_steps": 250,
+        "n_step": 10,  # values must travel 500 steps; each of the 100 copies to the target carries them n further
+        "update_period_steps": 4,
+        "target_period_steps": 1_000,
         "learning_starts_steps": 1_000,
         "exploration_epsilon": 0.02,
         "exploration_decay_steps": 10_000,

@@ -16,9 +16,10 @@ import numpy as np
 from fqf import environments
 from fqf.agents import make_agent
 from fqf.config import RunConfig, check, num_periods, periods, warm_up_steps
-from fqf.drivers import Cycle, DeviceDriver, Metrics, linear_epsilon, make_device_driver
+from fqf.drivers import Cycle, DeviceDriver, Metrics, make_device_driver
 from fqf.errors import UserError
 from fqf.evaluation import Episodes, Scores, make_evaluate, make_trace, summarize
+from fqf.exploration import linear_epsilon
 from fqf.policy import Policy, load_policy
 from fqf.progress import Progress
 from fqf.replay.ring import Sampling

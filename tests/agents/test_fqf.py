@@ -124,7 +124,7 @@ def test_w1_gradient_moves_the_proposal_and_nothing_else(networks):
 def test_pull_back_is_the_chain_rule_through_the_softmax(networks):
     """d/db_P of sum_i g_i tau_i by hand: tau_i = sum_{j<i} q_j and dq_j/db_k = q_j (1[j=k] - q_k)."""
     params, target = networks
-    got = gradients(make(), params, target)["proposal"]["params"]["Dense_0"]["bias"]
+    got = gradients(make(), params, target)["proposal"]["params"]["bias"]
     online, frozen = NaiveNetwork(params, 5), NaiveNetwork(target, 5)
     expected = np.zeros(3)
     for o, a, r, d, n in zip(*(np.asarray(leaf, np.float64) for leaf in BATCH), strict=True):
@@ -272,10 +272,10 @@ def test_every_tensor_moves_in_one_step_and_the_target_does_not(networks):
 def test_fraction_optimiser_is_the_authors_centred_rmsprop(networks):
     """One step from zero moments: mean .05 g, square .05 g^2, step lr g / sqrt(.05 g^2 - .0025 g^2 + 1e-5)."""
     agent, (params, target) = make(), networks
-    gradient = gradients(agent, params, target)["proposal"]["params"]["Dense_0"]["bias"]
+    gradient = gradients(agent, params, target)["proposal"]["params"]["bias"]
     state = agent.optimizer.init(params)
     updates, _ = agent.optimizer.update(gradients(agent, params, target), state, params)
-    step = updates["proposal"]["params"]["Dense_0"]["bias"]
+    step = updates["proposal"]["params"]["bias"]
     expected = -1e-3 * gradient / np.sqrt(0.05 * gradient**2 - (0.05 * gradient) ** 2 + 1e-5)
     np.testing.assert_allclose(step, expected, rtol=1e-4)
 

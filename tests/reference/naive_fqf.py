@@ -12,17 +12,20 @@ def softmax(logits):
     return exponentials / np.sum(exponentials)
 
 
+def dense(layer):
+    return np.asarray(layer["kernel"], np.float64), np.asarray(layer["bias"], np.float64)
+
+
 class NaiveNetwork:
     """A torso of one dense layer, cosine embedding, one hidden layer and a linear proposal, in float64."""
 
     def __init__(self, params, num_cosines):
         self.num_cosines = num_cosines
-        dense = lambda part, index: (  # noqa: E731
-            np.asarray(params[part]["params"][f"Dense_{index}"]["kernel"], np.float64),
-            np.asarray(params[part]["params"][f"Dense_{index}"]["bias"], np.float64),
-        )
-        self.torso, self.embedding = dense("torso", 0), dense("embedding", 0)
-        self.hidden, self.output, self.proposal = dense("head", 0), dense("head", 1), dense("proposal", 0)
+        self.torso = dense(params["torso"]["params"]["Dense_0"])
+        self.embedding = dense(params["embedding"]["params"]["Dense_0"])
+        self.hidden = dense(params["head"]["params"]["Dense_0"])
+        self.output = dense(params["head"]["params"]["Dense_1"])
+        self.proposal = dense(params["proposal"]["params"])
 
     def features(self, observation):
         return np.maximum(observation @ self.torso[0] + self.torso[1], 0)

@@ -3,9 +3,10 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Float, Shaped
+from jaxtyping import Array, Float, Int, Shaped
 
 from fqf.types import Key, LossOutput, PyTree, ReturnDistribution, Transition
 
@@ -33,3 +34,14 @@ class Optimization(NamedTuple):
 def mean(distribution: ReturnDistribution) -> Float[Array, "*B A"]:
     """Expected return of each action."""
     return jnp.sum(distribution.probabilities * distribution.values, axis=-1)
+
+
+def pick(values: Float[Array, "B A *N"], action: Int[Array, "B"]) -> Float[Array, "B *N"]:
+    """What belongs to one action of each state."""
+    return jax.vmap(lambda rows, index: rows[index])(values, action)
+
+
+def bellman(batch: Transition, values: Float[Array, "B *N"]) -> Float[Array, "B *N"]:
+    """r + discount * values, atom by atom. What a network says of a terminal state does not count, NaN included."""
+    reward, discount = (jax.lax.expand_dims(x, range(1, values.ndim)) for x in (batch.reward, batch.discount))
+    return reward + jnp.where(discount > 0, discount * values, 0.0)

@@ -7,18 +7,16 @@ learns what to answer (theta), by quantile regression. `docs/agents/fqf.md` list
 from dataclasses import dataclass
 from typing import Literal
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import optax
 
-from fqf.agents.agent import Agent, Optimization, mean
+from fqf.agents.agent import Agent, Optimization, bellman, mean, pick
 from fqf.losses.fraction import entropy, pull_back, w1_gradient
 from fqf.losses.quantile import quantile_huber
-from fqf.networks import fractions as frac
-from fqf.networks.heads import ValueHead
-from fqf.networks.layers import CosineEmbedding
-from fqf.networks.torsos import NetworkConfig, make_torso, num_features
+from fqf.networks.fractions import make_fraction_source, shift
+from fqf.networks.quantile import make_quantile_network
+from fqf.networks.torsos import NetworkConfig
 from fqf.types import EnvironmentSpec, LossOutput, ReturnDistribution
 
 
@@ -52,44 +50,18 @@ class FQFConfig:
 
 def make_fqf(spec: EnvironmentSpec, config: FQFConfig, network: NetworkConfig, optimization: Optimization) -> Agent:
     num_fractions = config.num_fractions
-    torso = make_torso(network)
-    size = num_features(torso, spec.observation_shape)
-    embedding = CosineEmbedding(size, config.num_cosines)
-    head = ValueHead(network.hidden, spec.num_actions)
-    # Zero weights start the fractions uniform; a frozen proposal must start elsewhere, or it would be `uniform`.
-    start = nn.initializers.lecun_normal() if config.fractions == "frozen" else nn.initializers.zeros
-    proposal = frac.FractionProposal(num_fractions, start)
+    quantile_network = make_quantile_network(spec, network, config.num_cosines)
+    source = make_fraction_source(config.fractions, num_fractions)
 
     def init(key):
-        torso_key, embedding_key, head_key, proposal_key = jax.random.split(key, 4)
-        features = jnp.zeros((1, size))
-        params = {
-            "torso": torso.init(torso_key, jnp.zeros((1, *spec.observation_shape))),
-            "embedding": embedding.init(embedding_key, jnp.zeros((1, 1))),
-            "head": head.init(head_key, features),
-        }
-        if config.fractions in ("proposed", "frozen"):
-            params["proposal"] = proposal.init(proposal_key, features)
-        return params
-
-    def fractions_of(params, psi, key):
-        """The fractions at which a state is asked. Gradients reach the proposal's own weights only."""
-        if config.fractions == "uniform" or (config.fractions == "random" and key is None):
-            return frac.uniform(len(psi), num_fractions)
-        if config.fractions == "random":
-            return frac.random(key, len(psi), num_fractions)
-        proposed = frac.propose(proposal.apply(params["proposal"], jax.lax.stop_gradient(psi)))
-        return proposed if config.fractions == "proposed" else jax.lax.stop_gradient(proposed)
-
-    def quantile_values(params, psi, taus):
-        """F(tau) of every action: [B, N] -> [B, N, A]."""
-        return head.apply(params["head"], psi[:, None, :] * embedding.apply(params["embedding"], taus))
+        network_key, proposal_key = jax.random.split(key)
+        return quantile_network.init(network_key) | source.init(proposal_key, quantile_network.num_features)
 
     def quantile_function(params, observation, key):
-        """psi, the fractions, and the distribution they give."""
-        psi = torso.apply(params["torso"], observation)
-        fractions = fractions_of(params, psi, key)
-        values = jnp.swapaxes(quantile_values(params, psi, fractions.tau_hats), 1, 2)  # [B, A, N]
+        """psi, the fractions that belong to it, and the distribution they give."""
+        psi = quantile_network.features(params, observation)
+        fractions = source.fractions(params, psi, key)
+        values = quantile_network.values(params, psi, fractions.tau_hats)  # [B, A, N]
         return psi, fractions, ReturnDistribution(jnp.broadcast_to(fractions.widths[:, None], values.shape), values)
 
     def distribution(params, observation):
@@ -105,11 +77,8 @@ def make_fqf(spec: EnvironmentSpec, config: FQFConfig, network: NetworkConfig, o
         if config.target_fractions == "next":
             asked, values = own, distribution.values
         else:
-            asked, values = current, jnp.swapaxes(quantile_values(target_params, psi, current.tau_hats), 1, 2)
-        values = jnp.take_along_axis(values, greedy[:, None, None], axis=1)[:, 0]  # [B, N]
-        discount = batch.discount[:, None]
-        # `where`, not a product: whatever the network says of a terminal state must not count, NaN included.
-        targets = batch.reward[:, None] + jnp.where(discount > 0, discount * values, 0.0)
+            asked, values = current, quantile_network.values(target_params, psi, current.tau_hats)
+        targets = bellman(batch, pick(values, greedy))
         equal = jnp.full_like(asked.widths, 1 / num_fractions)
         return targets, equal if config.target_weights == "equal" else asked.widths
 
@@ -131,12 +100,12 @@ def make_fqf(spec: EnvironmentSpec, config: FQFConfig, network: NetworkConfig, o
 
     def loss(params, target_params, batch, key):
         fraction_key, target_key, coin_key = jax.random.split(key, 3)
-        psi = torso.apply(params["torso"], batch.observation)
-        fractions = fractions_of(params, psi, fraction_key)
+        psi = quantile_network.features(params, batch.observation)
+        fractions = source.fractions(params, psi, fraction_key)
         current = jax.lax.stop_gradient(fractions)  # the quantile loss does not move the fractions
 
         def F(taus):
-            return jnp.take_along_axis(quantile_values(params, psi, taus), batch.action[:, None, None], axis=2)[..., 0]
+            return pick(quantile_network.values(params, psi, taus), batch.action)
 
         trained, values, quantiles, edge_quantiles = ask(F, current, coin_key)
         targets, weights = jax.lax.stop_gradient(bellman_target(target_params, batch, current, target_key))
@@ -148,13 +117,12 @@ def make_fqf(spec: EnvironmentSpec, config: FQFConfig, network: NetworkConfig, o
         fraction_loss = jax.vmap(pull_back)(gradient, fractions.taus)
         entropies = jax.vmap(entropy)(fractions.widths)
 
-        uniform_taus = jnp.arange(num_fractions + 1) / num_fractions
         metrics = {
             "quantile_loss": jnp.mean(quantile_loss),
             "fraction_loss": jnp.mean(fraction_loss),
             "q": jnp.mean(jnp.sum(current.widths * quantiles, axis=1)),
             "fraction_entropy": jnp.mean(entropies),
-            "fraction_shift": jnp.mean(jnp.max(jnp.abs(current.taus - uniform_taus), axis=1)),
+            "fraction_shift": jnp.mean(shift(current)),
             "crossing_rate": jnp.sum(jnp.diff(quantiles, axis=1) < 0) / max(1, quantiles.size - len(quantiles)),
             "w1_gradient_norm": jnp.mean(jnp.linalg.norm(gradient, axis=1)),
         }

@@ -1,11 +1,14 @@
 """The fraction proposal network, and fractions that hold in float32 what they promise on paper."""
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Literal, NamedTuple
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
+
+from fqf.types import PyTree
 
 GRID = 2.0**24
 """Every fraction is a multiple of 1/GRID. Such numbers up to 1 are exact in float32, and so are their sums, in whatever
@@ -53,12 +56,53 @@ def random(key: Key[Array, ""], batch_size: int, num_fractions: int) -> Fraction
     return from_widths(exponentials / jnp.sum(exponentials, axis=1, keepdims=True))
 
 
-class FractionProposal(nn.Module):
-    """One linear layer from state features to N logits. With zero weights the fractions are uniform."""
+def shift(fractions: Fractions) -> Float[Array, "B"]:
+    """The largest distance of an edge from where uniform fractions have it."""
+    size = fractions.widths.shape[1]
+    return jnp.max(jnp.abs(fractions.taus - jnp.arange(size + 1) / size), axis=1)
 
-    num_fractions: int
-    initializer: nn.initializers.Initializer
 
-    @nn.compact
-    def __call__(self, features: Float[Array, "B D"]) -> Float[Array, "B N"]:
-        return nn.Dense(self.num_fractions, kernel_init=self.initializer)(features)
+class FractionSource(NamedTuple):
+    """Where a state's fractions come from."""
+
+    init: Callable[[Key[Array, ""], int], PyTree]
+    """key, number of features -> parameters: those of `proposal`, if a network proposes"""
+    fractions: Callable[[PyTree, Float[Array, "B D"], Key[Array, ""] | None], Fractions]
+    """Gradients reach the source's own parameters and nothing else. Without a key nothing is random."""
+
+
+def make_fraction_source(
+    kind: Literal["proposed", "uniform", "random", "frozen"], num_fractions: int
+) -> FractionSource:
+    """Proposed: one linear layer from state features to N logits; its zero weights start the fractions uniform.
+
+    A frozen proposal has random weights: with zero weights it would be `uniform`, and an ablation would not tell
+    "not uniform" from "learned".
+    """
+    start = nn.initializers.lecun_normal() if kind == "frozen" else nn.initializers.zeros
+    proposal = nn.Dense(num_fractions, kernel_init=start)
+
+    def init(key, num_features):
+        return {"proposal": proposal.init(key, jnp.zeros((1, num_features)))}
+
+    def proposed(params, psi, key):
+        return propose(proposal.apply(params["proposal"], jax.lax.stop_gradient(psi)))
+
+    def frozen(params, psi, key):
+        return jax.lax.stop_gradient(proposed(params, psi, key))
+
+    def drawn(params, psi, key):
+        return uniform(len(psi), num_fractions) if key is None else random(key, len(psi), num_fractions)
+
+    def equal(params, psi, key):
+        return uniform(len(psi), num_fractions)
+
+    def nothing(key, num_features):
+        return {}
+
+    return {
+        "proposed": FractionSource(init, proposed),
+        "frozen": FractionSource(init, frozen),
+        "random": FractionSource(nothing, drawn),
+        "uniform": FractionSource(nothing, equal),
+    }[kind]
