@@ -25,6 +25,8 @@ FAST = "--steps 300 --learning-starts-steps 100 --num-fractions 3 --hidden 8 --b
         ("train --steps", "--steps"),
         ("train --seeds 0", "seeds is 0, but must be at least 1"),
         ("train stray", "stray"),
+        ("train --torso minatar", "torso is 'minatar', which does not fit observations of shape (4,)"),
+        ("train --steps 1001", "steps is 1001, but must be at least 1004"),
         ("train --config missing.toml", "can't read config file missing.toml"),
         ("evaluate nowhere", "nowhere holds no finished run"),
         ("evaluate", "PATH"),
@@ -62,8 +64,8 @@ def test_help_of_train_documents_every_option(capsys):
 
 def test_train_then_evaluate(capsys, tmp_path):
     config = tmp_path / "my.toml"
-    config.write_text('env = "classic/cartpole"\nnum_fractions = 4\nseed = 3\ntorso_layers = [5]\n')
-    arguments = f"train --config {config} {FAST} --runs {tmp_path / 'runs'} --quiet"
+    config.write_text('env = "classic/cartpole"\nnum_fractions = 4\nseed = 3\ntorso_layers = [5]\nquiet = true\n')
+    arguments = f"train --config {config} {FAST} --runs {tmp_path / 'runs'}"
     assert main(arguments.split()) == 0
     text = capsys.readouterr().out
     path = tmp_path / "runs" / "fqf" / "classic.cartpole" / "seed3"

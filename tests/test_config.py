@@ -8,7 +8,7 @@ from fqf.agents import AGENTS
 from fqf.config import RunConfig, check, check_names, flatten, num_periods, num_updates, override, read_toml, to_toml
 from fqf.environments import IDS
 from fqf.errors import UserError
-from fqf.presets import preset
+from fqf.presets import PRESETS, preset
 from fqf.train import schedule
 
 
@@ -20,6 +20,19 @@ def test_every_preset_is_valid_and_survives_toml(agent, env, tmp_path):
     path = tmp_path / "config.toml"
     path.write_text(to_toml(config))
     assert override(preset(agent, env), read_toml(path)) == config
+
+
+def test_presets_name_options_that_exist():
+    """`override` passes over names of other parts, so a typo would be silent."""
+    known = {name for entry in AGENTS.values() for name in flatten(RunConfig(entry.config))}
+    for family, options in PRESETS.items():
+        assert set(options) <= known, family
+
+
+def test_the_shortest_run_has_one_update():
+    config = override(preset("fqf", "classic/cartpole"), {"steps": 1_004})
+    check(config)
+    assert [chunk.length for chunk in schedule(config)] == [1_000, 1]
 
 
 def test_names_are_unique_across_the_parts():
@@ -52,7 +65,10 @@ def test_defaults_are_the_papers():
         ({"discount": 1.5}, ["discount is 1.5", "between 0 and 1"]),
         ({"huber_kappa": 0.0}, ["huber_kappa is 0.0", "greater than 0"]),
         ({"lanes": 3, "update_period_steps": 2}, ["lanes is 3", "divisor or a multiple"]),
-        ({"steps": 10}, ["steps is 10", "more than learning_starts_steps"]),
+        ({"steps": 10}, ["steps is 10", "at least 1004, for one update after learning_starts_steps"]),
+        ({"steps": 1_003}, ["steps is 1003", "at least 1004"]),
+        ({"lanes": 64, "steps": 1_087}, ["steps is 1087", "at least 1088"]),
+        ({"final_rate_share": 1.1}, ["final_rate_share is 1.1", "between 0 and 1"]),
         ({"learning_starts_steps": 3}, ["learning_starts_steps is 3", "at least 64"]),
         ({"learning_rate": float("nan")}, ["learning_rate is nan", "finite"]),
         ({"torso_layers": ()}, ["torso_layers", "at least one layer"]),
@@ -89,7 +105,7 @@ def test_values_of_the_wrong_type_are_refused(options, words):
 def test_unknown_names_get_the_nearest():
     config = preset("fqf", "classic/cartpole")
     with pytest.raises(UserError, match=r"unknown key 'lerning_rate' in my.toml; did you mean 'learning_rate'"):
-        check_names({"lerning_rate": 1}, config, "my.toml")
+        check_names({"lerning_rate": 1}, flatten(config), "my.toml")
     with pytest.raises(UserError, match="unknown agent 'fqff'; did you mean 'fqf'"):
         preset("fqff", "classic/cartpole")
     with pytest.raises(UserError, match="did you mean 'minatar/breakout'"):

@@ -6,16 +6,19 @@ from concurrent.futures import ThreadPoolExecutor
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 from fqf import environments
 from fqf.agents import make_agent
+from fqf.agents.agent import Agent
 from fqf.config import override
 from fqf.drivers import Cycle, make_device_driver
 from fqf.exploration import linear_epsilon
 from fqf.presets import preset
 from fqf.replay import ring
 from fqf.replay.ring import Sampling
+from fqf.types import EnvironmentSpec, JittableEnvironment, LossOutput, Timestep
 
 TINY = {"num_fractions": 3, "num_cosines": 5, "hidden": 7, "batch_size": 8, "replay_capacity": 96, "torso_layers": (6,)}
 
@@ -180,3 +183,48 @@ def test_replay_is_updated_in_place():
     assert ring_bytes > 20_000_000
     assert memory.alias_size_in_bytes > ring_bytes
     assert memory.temp_size_in_bytes < ring_bytes / 4
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 1.0])
+def test_actions_are_greedy_or_random_as_epsilon_says(epsilon):
+    """One period of 30 steps before its update: the stored actions are those of the parameters at the start, or not."""
+    config = override(preset("fqf", "classic/cartpole"), TINY)
+    environment = environments.make("classic/cartpole")
+    agent = make_agent(config, environment.spec)
+    cycle = Cycle(Sampling(8, 0.9, 1, 1), 96, 30, 60, lambda step: jnp.array(epsilon))
+    device = make_device_driver(agent, environments.vectorize(environment, 1), cycle)
+    state, _ = device.warm_up(device.init(keys(2)), 0, 20)
+    params = jax.tree.map(lambda leaf: np.asarray(leaf[0]), state.learner.params)
+    state, _ = device.advance(state, 20, 1)
+    rows = slice(21, 50)  # row 20's action was chosen in the warm-up
+    q_values = agent.q_values(params, state.replay.observation[0, rows, 0], jax.random.key(0))
+    agree = np.asarray(jnp.argmax(q_values, axis=1)) == np.asarray(state.replay.action[0, rows, 0])
+    assert np.mean(agree) == 1.0 if epsilon == 0 else 0.1 < np.mean(agree) < 0.9
+
+
+@pytest.mark.parametrize("num_rows", [40, 130])
+def test_an_update_sees_all_written_rows_and_no_other(num_rows):
+    """An environment that shows its clock, and an agent that reports which clocks it was given."""
+    spec = EnvironmentSpec("test/clock", (1,), np.dtype("float32"), 2)
+    clock = JittableEnvironment(
+        spec,
+        reset=lambda key: (jnp.zeros(()), jnp.zeros(1)),
+        step=lambda key, time, action: (
+            time + 1,
+            Timestep(time[None] + 1, jnp.zeros(()), jnp.ones(()), jnp.array(False)),
+        ),
+    )
+
+    def loss(params, target_params, batch, key):
+        seen = {"first": jnp.min(batch.observation), "last": jnp.max(batch.next_observation)}
+        return LossOutput(params * jnp.zeros(len(batch.action)), jnp.ones(len(batch.action)), seen)
+
+    q_values = lambda params, observation, key: jnp.zeros((len(observation), 2))  # noqa: E731
+    agent = Agent(lambda key: jnp.zeros(()), q_values, None, loss, optax.identity())
+    capacity, n_step = 96, 3
+    cycle = Cycle(Sampling(2_000, 0.9, n_step, 1), capacity, 10, 60, lambda step: jnp.array(0.1))
+    device = make_device_driver(agent, environments.vectorize(clock, 1), cycle)
+    state, _ = device.warm_up(device.init(keys(0)), 0, num_rows - 10)
+    _, metrics = device.advance(state, num_rows - 10, 1)
+    assert float(metrics.update["last"][0]) == num_rows - 1
+    assert float(metrics.update["first"][0]) == max(0, num_rows - capacity)

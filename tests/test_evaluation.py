@@ -8,18 +8,11 @@ from scipy import stats
 
 from fqf.agents.agent import Agent
 from fqf.environments import vectorize
-from fqf.evaluation import Episodes, make_evaluate, make_trace, summarize
+from fqf.evaluation import Episodes, evaluation_key, make_evaluate, make_trace, summarize
 from fqf.types import Environment, EnvironmentSpec, JittableEnvironment, ReturnDistribution, Timestep
 
 NUM_ACTIONS = 4
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _compile_quickly():
-    """Every program here runs a few times: compiling is what costs."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
+pytestmark = pytest.mark.usefixtures("compile_quickly")
 
 
 def agent_that(prefer) -> Agent:
@@ -244,3 +237,12 @@ def test_trace_shows_what_the_network_sees_and_acts_greedily():
     assert stacks.shape == (3, 2, 3)  # states 0, 2, 4 of 6; (length, time); three frames
     np.testing.assert_array_equal(stacks[:, 0], [[0, 0, 6], [6, 6, 6], [6, 6, 6]])
     np.testing.assert_array_equal(stacks[:, 1], [[0, 0, 0], [0, 1, 2], [2, 3, 4]])
+
+
+def test_an_evaluation_shares_no_key_with_a_run():
+    """Both start from a small number; a run splits its key, then splits or folds what it got."""
+    run, own = jax.random.split(jax.random.key(1))
+    made = [*jax.random.split(run, 4), *jax.random.split(own, 4), *jax.random.split(jax.random.key(1), 8)]
+    used = [evaluation_key(1), *jax.random.split(evaluation_key(1), 8)]
+    pairs = {tuple(np.asarray(jax.random.key_data(key))) for key in made}
+    assert not pairs & {tuple(np.asarray(jax.random.key_data(key))) for key in used}

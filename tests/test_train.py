@@ -12,6 +12,8 @@ import pytest
 import safetensors.numpy
 
 import fqf
+from fqf.errors import Diverged
+from fqf.rundir import RunDirectory
 from fqf.types import EnvironmentSpec, JittableEnvironment, Timestep
 
 SMALL = {
@@ -109,7 +111,7 @@ def test_seeds_at_once_write_what_each_writes_alone(run, tmp_path):
 
 def test_an_existing_run_is_not_overwritten_silently(run, tmp_path):
     before = (run.path / "metrics.jsonl").read_bytes()
-    with pytest.raises(fqf.UserError, match="exists; choose another --seed or --runs, or replace it with --overwrite"):
+    with pytest.raises(fqf.UserError, match="holds a finished run; choose another --seed or --runs, or replace"):
         train(run.path.parents[2])
     assert (run.path / "metrics.jsonl").read_bytes() == before
     stranger = tmp_path / "fqf" / "classic.cartpole" / "seed0"
@@ -121,7 +123,13 @@ def test_an_existing_run_is_not_overwritten_silently(run, tmp_path):
 
 
 def test_bad_options_write_nothing(tmp_path):
-    for options in ({"num_fractions": 0}, {"lerning_rate": 1.0}, {"batch_size": -3}):
+    for options in (
+        {"num_fractions": 0},
+        {"lerning_rate": 1.0},
+        {"batch_size": -3},
+        {"env": "toy/uniform"},
+        {"torso": "atari"},
+    ):
         with pytest.raises(fqf.UserError):
             train(tmp_path / "runs", **options)
     assert not (tmp_path / "runs").exists()
@@ -191,8 +199,39 @@ def test_an_environment_of_ones_own(tmp_path):
         observation = jnp.array([1.0, 0.0]) * over
         return state + 1, Timestep(observation, action.astype(jnp.float32), 1.0 - over, over)
 
-    spec = EnvironmentSpec("custom/lever", (2,), np.dtype("float32"), 2)
+    spec = EnvironmentSpec("mine/lever", (2,), np.dtype("float32"), 2)
     lever = JittableEnvironment(spec, lambda key: (jnp.zeros((), jnp.int32), jnp.zeros(2)), step)
     run = fqf.train(lever, runs=tmp_path, **{**SMALL, "steps": 1_500, "evaluate_every_steps": 1_500})
     assert run.after.mean == 2.0
     assert run.after.mean_length == 2.0
+    loaded = fqf.load(run.path)
+    assert fqf.evaluate(loaded, lever, episodes=3).mean == 2.0
+    with pytest.raises(fqf.UserError, match="an environment of your own"):
+        fqf.evaluate(loaded)
+    with pytest.raises(fqf.UserError, match="epsilon is 2, but must be between 0 and 1"):
+        fqf.evaluate(loaded, lever, epsilon=2)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError("no space left")])
+def test_a_failure_of_one_seed_stops_the_others(tmp_path, monkeypatch, error):
+    """Ctrl-C too: nobody waits for a run to end that was told to stop."""
+    log = RunDirectory.log
+
+    def fail(self, row, *others):
+        if self.path.name == "seed1":
+            raise error
+        log(self, row, *others)
+
+    monkeypatch.setattr(RunDirectory, "log", fail)
+    with pytest.raises(type(error) if isinstance(error, Exception) else error):
+        fqf.train_seeds("classic/cartpole", seeds=2, runs=tmp_path, **{**SMALL, "steps": 50_000})
+    lines = (tmp_path / "fqf" / "classic.cartpole" / "seed0" / "metrics.jsonl").read_text().splitlines()
+    assert len(lines) < 400  # of 500
+    assert not (tmp_path / "fqf" / "classic.cartpole" / "seed0" / "summary.json").exists()
+
+
+def test_a_run_that_diverges_says_so(tmp_path):
+    with pytest.raises(Diverged, match=r"is (nan|-?inf) at step \d+ of .*seed0: the run has diverged"):
+        train(tmp_path, learning_rate=1e30)
+    rows = (tmp_path / "fqf" / "classic.cartpole" / "seed0" / "metrics.jsonl").read_text().splitlines()
+    assert all(np.isfinite(value) for row in rows for value in json.loads(row).values() if value is not None)

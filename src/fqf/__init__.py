@@ -6,16 +6,15 @@
 >>> fqf.load(run.path)
 """
 
-from pathlib import Path
 from typing import Any
 
 from fqf import environments
-from fqf.config import check_names, override
+from fqf.config import check_names, flatten, override
 from fqf.environments import EnvironmentLike
 from fqf.errors import UserError
 from fqf.policy import Policy
 from fqf.presets import preset
-from fqf.train import Launch, Run, launch, load
+from fqf.train import Launch, Run, evaluate, launch, load
 from fqf.types import EnvironmentSpec, JittableEnvironment, ReturnDistribution, Timestep
 
 __version__ = "0.1.0"
@@ -27,6 +26,7 @@ __all__ = [
     "Run",
     "Timestep",
     "UserError",
+    "evaluate",
     "load",
     "train",
     "train_seeds",
@@ -47,14 +47,12 @@ def train_seeds(
     *,
     seed: int = 0,
     seeds: int,
-    runs: Path | str = "runs",
-    overwrite: bool = False,
-    quiet: bool = False,
     **options: Any,
 ) -> list[Run]:
     """Train the seeds `seed`, `seed + 1`, ... at once."""
     jittable = environments.make(environment)
-    config = preset(agent, jittable.spec.id)
-    check_names(options, config, "the options")
-    how = Launch(runs=Path(runs), seeds=seeds, overwrite=overwrite, quiet=quiet)
-    return launch(override(config, {**options, "seed": seed}), how, jittable)
+    config = preset(agent, jittable.spec.id, None if isinstance(environment, str) else "classic")
+    defaults = {name: value for part in (config, Launch()) for name, value in flatten(part).items() if name != "env"}
+    check_names(options, defaults, "the options")
+    how = override(Launch(), options | {"seeds": seeds})
+    return launch(override(config, options | {"seed": seed}), how, jittable)

@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import dataclasses
+import importlib.util
 import io
 import os
 import re
@@ -11,21 +12,21 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Any, Generic, TypeVar
 
-import jax
 import tyro
 from rich.console import Console
 from rich.table import Table
 
 from fqf import environments
-from fqf.agents import AGENTS, make_agent
+from fqf.agents import AGENTS
 from fqf.config import RunConfig, check_names, flatten, override, read_toml
-from fqf.errors import UserError, nearest
-from fqf.evaluation import Scores, make_evaluate, summarize
+from fqf.errors import Diverged, UserError, nearest
+from fqf.evaluation import Scores
 from fqf.presets import preset
 from fqf.rundir import append_evaluation
 from fqf.train import Launch, Run, launch, load
+from fqf.train import evaluate as score
 
 
 def _by_family() -> str:
@@ -50,18 +51,17 @@ environments: {_by_family()}
 `fqf COMMAND --help` lists every option of a command with its default.
 """
 
-CONFIG_HELP = "TOML file of options, named as the flags are; flags override it."
-
-Options = TypeVar("Options")
+AgentConfig = TypeVar("AgentConfig")
 
 
 @dataclass(frozen=True)
-class TrainOptions:
+class TrainOptions(Generic[AgentConfig]):
     """Train an agent. Defaults depend on --agent and --env: what is shown is the preset of those chosen here."""
 
-    run: RunConfig[Any]
+    run: RunConfig[AgentConfig]
     launch: Launch = field(default_factory=Launch)
     config: Path | None = None
+    """TOML file of options, named as the flags are, with _ for -; flags override it."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +91,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except UserError as error:
         print(f"fqf: {error}", file=sys.stderr)
         return 2
+    except Diverged as error:
+        print(f"fqf: {error}", file=sys.stderr)
+        return 3
     except OSError as error:
         print(f"fqf: {error.strerror}: {error.filename}", file=sys.stderr)
         return 2
@@ -106,7 +109,7 @@ def train(arguments: list[str]) -> None:
     report(options, runs)
 
 
-def read_train_options(arguments: list[str]) -> TrainOptions:
+def read_train_options(arguments: list[str]) -> TrainOptions[Any]:
     """Preset of the agent and environment, then the config file, then the flags."""
     first = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     for name in ("--agent", "--env", "--config"):
@@ -115,25 +118,16 @@ def read_train_options(arguments: list[str]) -> TrainOptions:
     from_file = read_toml(Path(chosen.config)) if chosen.config else {}
     agent = chosen.agent or from_file.get("agent", "fqf")
     env = chosen.env or from_file.get("env", "classic/cartpole")
-    config = preset(str(agent), str(env))
-    check_names(from_file, config, str(chosen.config))
-    config = override(config, from_file | {"agent": agent, "env": env})
-    defaults = TrainOptions(config)
+    defaults = TrainOptions(preset(str(agent), str(env)))
+    names = [name for name in flatten(defaults) if name != "config"]
+    check_names(from_file, names, str(chosen.config))
+    defaults = override(defaults, from_file | {"agent": agent, "env": env})
     # The type of the agent's own options is known only now; with it every one of them becomes a flag.
-    typed = dataclasses.make_dataclass(
-        "TrainOptions",
-        [
-            ("run", RunConfig[type(config.algorithm)], field(default=config)),  # type: ignore[misc]
-            ("launch", Launch, field(default=defaults.launch)),
-            ("config", Annotated[Path | None, tyro.conf.arg(help=CONFIG_HELP)], field(default=None)),
-        ],
-        namespace={"__doc__": TrainOptions.__doc__},
-    )
-    parsed: Any = parse(typed, "fqf train", arguments, list(flatten(defaults)))
-    return TrainOptions(parsed.run, parsed.launch, parsed.config)
+    kind: Any = TrainOptions[type(defaults.run.algorithm)]  # type: ignore[misc]
+    return parse(kind, "fqf train", arguments, [*names, "config"], defaults)
 
 
-def report(options: TrainOptions, runs: list[Run]) -> None:
+def report(options: TrainOptions[Any], runs: list[Run]) -> None:
     """A plain summary: what was gained, where it is, what to try next."""
     config, command = options.run, _this_command()
     print(f"\n{config.agent} on {config.env}, {runs[0].after.episodes} evaluation episodes each:")
@@ -142,8 +136,11 @@ def report(options: TrainOptions, runs: list[Run]) -> None:
         print(f"  seed {run.policy.config.seed}: return before {run.before.mean:.4g}, after {after}, in {run.path}")
     print(f"\npicture:   {runs[0].path / 'figure.png'}")
     print(f"try next:  {command} evaluate {runs[0].path}")
-    print(f"           {command.removesuffix('fqf')}tensorboard --logdir {options.launch.runs}")
-    print(f"           {command} train --agent {config.agent} --env minatar/breakout --seeds 3")
+    if importlib.util.find_spec("tensorboard"):
+        print(f"           {command.removesuffix('fqf')}tensorboard --logdir {options.launch.runs}")
+    other = "minatar/asterix" if config.env == "minatar/breakout" else "minatar/breakout"
+    elsewhere = "" if options.launch.runs == Launch().runs else f" --runs {options.launch.runs}"
+    print(f"           {command} train --agent {config.agent} --env {other} --seeds 3{elsewhere}")
 
 
 def _this_command() -> str:
@@ -156,17 +153,11 @@ def _this_command() -> str:
 def evaluate(arguments: list[str]) -> None:
     names = [item.name for item in dataclasses.fields(EvaluateOptions)]
     options = parse(EvaluateOptions, "fqf evaluate", arguments, names)
-    if options.episodes < 1:
-        raise UserError(f"episodes is {options.episodes}, but must be at least 1")
     policy = load(options.run)
     config = policy.config
     epsilon = config.evaluation_epsilon if options.epsilon is None else options.epsilon
-    if not 0 <= epsilon <= 1:
-        raise UserError(f"epsilon is {epsilon}, but must be between 0 and 1")
-    environment = environments.vectorize(environments.make(config.env), options.episodes)
-    play = make_evaluate(make_agent(config, policy.spec), environment, epsilon, config.frame_stack)
     with Console(stderr=True).status(f"playing {options.episodes} episodes of {config.env} ..."):
-        scores = summarize(play(policy.params, jax.random.key(options.seed)))
+        scores = score(policy, None, options.episodes, epsilon, options.seed)
     labels = {"step": config.steps, "source": "evaluate", "seed": options.seed, "epsilon": epsilon}
     append_evaluation(options.run, labels, scores)
     show_scores(config, epsilon, scores)
@@ -180,7 +171,7 @@ def show_scores(config: RunConfig[Any], epsilon: float, scores: Scores) -> None:
     console.print(table)
 
 
-def parse(kind: type[Options], prog: str, arguments: list[str], names: list[str]) -> Options:
+def parse(kind: Any, prog: str, arguments: list[str], names: list[str], defaults: Any = None) -> Any:
     """tyro, with its error boxes folded into one line."""
     for argument in arguments:
         name = re.sub("^no-", "", argument.removeprefix("--").split("=")[0])
@@ -190,7 +181,7 @@ def parse(kind: type[Options], prog: str, arguments: list[str], names: list[str]
     errors = io.StringIO()
     try:
         with contextlib.redirect_stderr(errors):
-            return tyro.cli(tyro.conf.OmitArgPrefixes[kind], prog=prog, args=arguments)  # type: ignore[misc,valid-type]
+            return tyro.cli(kind, prog=prog, args=arguments, default=defaults, config=(tyro.conf.OmitArgPrefixes,))
     except SystemExit as stop:
         if stop.code in (0, None):
             raise

@@ -6,7 +6,7 @@ Names are flat: every field of every part is one key of a TOML file and one flag
 import dataclasses
 import math
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar, get_args, get_origin
@@ -21,7 +21,8 @@ AgentConfig = TypeVar("AgentConfig")
 
 @dataclass(frozen=True)
 class RunConfig(Generic[AgentConfig]):
-    """All that determines a run's results. The defaults are the paper's experiment; where it is silent, Dopamine's."""
+    """All that determines a run's results. Each line names the paper's value, or Dopamine's where the paper is silent;
+    the default shown is the preset's for --env."""
 
     algorithm: AgentConfig
     network: NetworkConfig = field(default_factory=NetworkConfig)
@@ -56,9 +57,8 @@ class RunConfig(Generic[AgentConfig]):
 
     learning_rate: float = 5e-5
     """Adam's rate for torso, embedding and head; the paper: 5e-5 (FQF, hyper-parameter sheet)."""
-    final_learning_rate: float | None = None
-    """If given, Adam's rate falls to this by the last update, along a half cosine, and other rates by the same factor;
-    the paper: constant."""
+    final_rate_share: float = 1.0
+    """Share of their start to which all learning rates fall along a half cosine; the paper: 1, they do not."""
     adam_epsilon: float = 0.01 / 32
     """Adam's epsilon; 0.01 / 32 on Atari (QR-DQN; Dopamine's IQN)."""
 
@@ -131,12 +131,14 @@ def _like(option: dataclasses.Field[Any], value: Any) -> Any:
         if isinstance(value, list | tuple) and all(type(element) is int for element in value):
             return tuple(value)
         raise UserError(f"{option.name} is {value!r}, but must be a list of whole numbers")
-    if type(value) is int and (kind is float or float in choices):
+    if kind is float and type(value) is int:
         return float(value)
-    if type(value) is kind or type(value) in choices:
+    if kind is Path and isinstance(value, str | Path):
+        return Path(value)
+    if type(value) is kind:
         return value
-    words = {int: "a whole number", float: "a number", str: "a text"}
-    raise UserError(f"{option.name} is {value!r}, but must be {words.get(kind, 'a number')}")
+    words = {int: "a whole number", float: "a number", str: "a text", bool: "true or false", Path: "a path"}
+    raise UserError(f"{option.name} is {value!r}, but must be {words[kind]}")
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -148,16 +150,15 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise UserError(f"config file {path} is not valid TOML: {error}") from None
 
 
-def check_names(options: Mapping[str, Any], config: Any, source: str) -> None:
-    valid = flatten(config)
+def check_names(options: Mapping[str, Any], valid: Iterable[str], source: str) -> None:
     for name in options:
         if name not in valid:
             raise UserError(f"unknown key {name!r} in {source}; {nearest(name, valid)}")
 
 
 def to_toml(config: Any) -> str:
-    """The whole config; options that are unset (None) are left out, as TOML has no word for them."""
-    return tomli_w.dumps({name: value for name, value in flatten(config).items() if value is not None})
+    """The whole config: every option by its flat name."""
+    return tomli_w.dumps(flatten(config))
 
 
 def check(config: RunConfig[Any]) -> None:
@@ -175,13 +176,13 @@ def check(config: RunConfig[Any]) -> None:
     counts += ["target_period_steps", "evaluation_episodes", "evaluate_every_steps", "log_every_steps", "hidden"]
     for name in [*counts, "num_fractions", "num_cosines"]:
         require(name, options.get(name, 1) >= 1, "at least 1")
-    for name in ("seed", "learning_starts_steps", "exploration_decay_steps", "learning_rate", "final_learning_rate"):
-        require(name, options[name] is None or options[name] >= 0, "0 or more")
+    for name in ("seed", "learning_starts_steps", "exploration_decay_steps", "learning_rate"):
+        require(name, options[name] >= 0, "0 or more")
     for name in ("fraction_learning_rate", "entropy_coefficient"):
         require(name, options.get(name, 0) >= 0, "0 or more")
     for name in ("adam_epsilon", "fraction_epsilon", "huber_kappa"):
         require(name, options.get(name, 1) > 0, "greater than 0")
-    for name in ("discount", "exploration_epsilon", "evaluation_epsilon", "fraction_decay"):
+    for name in ("discount", "exploration_epsilon", "evaluation_epsilon", "fraction_decay", "final_rate_share"):
         require(name, 0 <= options.get(name, 0) <= 1, "between 0 and 1")
     require("seed", config.seed < 2**31, "below 2**31")
     require("torso_layers", all(size >= 1 for size in config.network.torso_layers), "sizes of at least 1")
@@ -200,8 +201,5 @@ def check(config: RunConfig[Any]) -> None:
     require("replay_capacity", rows >= shortest, f"at least {shortest * lanes}, to hold one transition per lane")
     least = max(shortest * lanes, config.batch_size)
     require("learning_starts_steps", config.learning_starts_steps >= least, f"at least {least}, to fill one batch")
-    require(
-        "steps",
-        config.steps > config.learning_starts_steps,
-        f"more than learning_starts_steps ({config.learning_starts_steps})",
-    )
+    one_period = warm_up_steps(config) + max(period, lanes)
+    require("steps", config.steps >= one_period, f"at least {one_period}, for one update after learning_starts_steps")

@@ -12,14 +12,14 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, Shaped
+from jaxtyping import Array, Float, Int
 
 from fqf import learner
 from fqf.agents.agent import Agent
 from fqf.config import periods
 from fqf.exploration import epsilon_greedy
 from fqf.replay import ring
-from fqf.replay.nstep import push
+from fqf.replay.nstep import first_stack, push
 from fqf.types import Environment, EpisodeStatistics, Key, RunState, Timestep
 
 
@@ -79,7 +79,7 @@ def make_device_driver(agent: Agent, environment: Environment, cycle: Cycle) -> 
         environment_state, timestep = environment.step(state.environment, state.action)
         replay = ring.add(state.replay, state.timestep, state.action, vector_step)
         stack = push(state.stack, timestep.observation, state.timestep.last, frame_stack)
-        key = jax.random.fold_in(state.key, 2 * vector_step)
+        key = act_key(state.key, vector_step)
         return state._replace(
             environment=environment_state,
             replay=replay,
@@ -97,16 +97,17 @@ def make_device_driver(agent: Agent, environment: Environment, cycle: Cycle) -> 
         return epsilon_greedy(action_key, agent.q_values(params, stack, q_key), cycle.epsilon(step))
 
     def learn(state: RunState, vector_step) -> tuple[RunState, dict[str, Array]]:
-        sums: dict[str, Array] = {}
-        for index in range(updates_per_period):
-            key = jax.random.fold_in(jax.random.fold_in(state.key, 2 * vector_step + 1), index)
-            sample_key, loss_key = jax.random.split(key)
+        """The updates that are due at this step, and the sums of their metrics."""
+
+        def update(learned, index):
+            sample_key, loss_key = jax.random.split(update_key(state.key, vector_step, index))
             batch = ring.sample(state.replay, vector_step, sample_key, cycle.sampling)
             weights = jnp.ones(cycle.sampling.batch_size)
-            learned, _, metrics = learner.update(agent, state.learner, batch, weights, loss_key)
-            state = state._replace(learner=learned)
-            sums = {name: sums.get(name, 0.0) + value for name, value in metrics.items()}
-        return state, sums
+            learned, _, metrics = learner.update(agent, learned, batch, weights, loss_key)
+            return learned, metrics
+
+        learned, metrics = jax.lax.scan(update, state.learner, jnp.arange(updates_per_period))
+        return state._replace(learner=learned), jax.tree.map(lambda values: jnp.sum(values, axis=0), metrics)
 
     def sync_target(state: RunState, vector_step) -> RunState:
         """Whenever the agent steps of this period reached a multiple of the target's period."""
@@ -149,10 +150,13 @@ def make_device_driver(agent: Agent, environment: Environment, cycle: Cycle) -> 
     )
 
 
-def first_stack(timestep: Timestep, frame_stack: int) -> Shaped[Array, "E ..."]:
-    frames = timestep.observation if frame_stack == 1 else timestep.observation[..., None]
-    empty = jnp.zeros((*frames.shape[:-1], frame_stack), frames.dtype) if frame_stack > 1 else frames
-    return push(empty, timestep.observation, jnp.ones(len(timestep.last), bool), frame_stack)
+def act_key(key: Key, vector_step: Int[Array, ""]) -> Key:
+    """Even numbers are for acting, odd ones for learning: no key of a run is made twice."""
+    return jax.random.fold_in(key, 2 * vector_step)
+
+
+def update_key(key: Key, vector_step: Int[Array, ""], index: Int[Array, ""]) -> Key:
+    return jax.random.fold_in(jax.random.fold_in(key, 2 * vector_step + 1), index)
 
 
 def no_episodes(num_lanes: int) -> EpisodeStatistics:

@@ -8,6 +8,10 @@ class UserError(Exception):
     """Something the user can put right. The command line prints its one line and exits with 2."""
 
 
+class Diverged(Exception):
+    """A number that must be finite is not. The command line prints its one line and exits with 3."""
+
+
 def nearest(name: str, valid: Iterable[str]) -> str:
     """The part of an error message that says what to write instead."""
     valid = list(valid)

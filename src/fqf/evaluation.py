@@ -9,9 +9,8 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from fqf.agents.agent import Agent, mean
-from fqf.drivers import first_stack
 from fqf.exploration import epsilon_greedy
-from fqf.replay.nstep import push
+from fqf.replay.nstep import first_stack, push
 from fqf.types import Environment, Key, PyTree
 
 
@@ -29,6 +28,11 @@ class Scores(NamedTuple):
     maximum: float
     mean_length: float
     episodes: int
+
+
+def evaluation_key(seed: int) -> Key:
+    """Of an evaluation apart from any run. No training key is made this way, whatever the seeds."""
+    return jax.random.fold_in(jax.random.key(seed), 0x5C0_0E5)
 
 
 def summarize(episodes: Episodes) -> Scores:

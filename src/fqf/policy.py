@@ -13,12 +13,11 @@ import safetensors
 import safetensors.numpy
 from flax.traverse_util import flatten_dict, unflatten_dict
 
-from fqf.agents import make_agent, observation_shape
+from fqf.agents import make_agent, observation_shape, whole_config
 from fqf.agents.agent import mean
-from fqf.config import RunConfig, check, check_names, override, read_toml, to_toml
+from fqf.config import RunConfig, check, check_names, flatten, override, read_toml, to_toml
 from fqf.errors import UserError
 from fqf.files import write_whole
-from fqf.presets import preset
 from fqf.types import EnvironmentSpec, PyTree, ReturnDistribution
 
 FORMAT = "fqf-policy-1"
@@ -75,8 +74,8 @@ def load_policy(directory: Path) -> Policy:
             if header.get("format") != FORMAT:
                 raise UserError(f"{path} has format {header.get('format')!r}; this version reads {FORMAT!r}")
             spec = _read_spec(header["spec"])
-            config = preset(str(options.get("agent")), str(options.get("env")))
-            check_names(options, config, str(directory / "config.toml"))
+            config = whole_config(str(options.get("agent")))
+            check_names(options, flatten(config), str(directory / "config.toml"))
             config = override(config, options)
             check(config)
             shapes = flatten_dict(jax.eval_shape(make_agent(config, spec).init, jax.random.key(0)), sep="/")

@@ -3,14 +3,14 @@
 from typing import Any
 
 from fqf import environments
-from fqf.agents import AGENTS
+from fqf.agents import whole_config
 from fqf.config import RunConfig, override
 from fqf.environments import toy
 from fqf.errors import UserError, nearest
 
 # The fraction learning rates are the subject of docs/decisions/0003-fraction-presets.md: smaller where returns (and so
 # the W1 gradient) are larger; a rate that converges within the run where the law is known.
-FAMILIES: dict[str, dict[str, Any]] = {
+PRESETS: dict[str, dict[str, Any]] = {
     "classic": {
         "steps": 100_000,
         "torso": "mlp",
@@ -19,7 +19,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
         "num_fractions": 8,
         "fraction_learning_rate": 2.5e-11,
         "learning_rate": 1e-3,
-        "final_learning_rate": 0.0,
+        "final_rate_share": 0.0,
         "adam_epsilon": 1e-5,
         "batch_size": 64,
         "replay_capacity": 100_000,
@@ -60,7 +60,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
         "huber_kappa": 0.05,
         "fraction_learning_rate": 1e-3,
         "learning_rate": 1e-3,
-        "final_learning_rate": 1e-5,
+        "final_rate_share": 0.01,
         "adam_epsilon": 1e-8,
         "batch_size": 64,
         "replay_capacity": 64_000,
@@ -73,15 +73,11 @@ FAMILIES: dict[str, dict[str, Any]] = {
         "log_every_steps": 12_800,
     },
 }
-FAMILIES["custom"] = FAMILIES["classic"]
 
 
-def preset(agent: str, env: str) -> RunConfig[Any]:
-    """The settings of an agent on an environment before anybody overrides them."""
-    if agent not in AGENTS:
-        raise UserError(f"unknown agent {agent!r}; {nearest(agent, AGENTS)}")
-    family = environments.family(env)
-    if env not in environments.IDS and family != "custom":
+def preset(agent: str, env: str, family: str | None = None) -> RunConfig[Any]:
+    """The settings of an agent on an environment before anybody overrides them; `family` serves ids of users' own."""
+    config = whole_config(agent)
+    if family is None and env not in environments.IDS:
         raise UserError(f"unknown environment {env!r}; {nearest(env, environments.IDS)}")
-    config = RunConfig(algorithm=AGENTS[agent].config, agent=agent, env=env)
-    return override(config, FAMILIES[family])
+    return override(config, PRESETS[family or environments.family(env)] | {"env": env})

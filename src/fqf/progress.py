@@ -1,6 +1,5 @@
 """What a person sees while a run goes on: a live bar on a terminal, a line now and then elsewhere."""
 
-import sys
 import threading
 import time
 from collections.abc import Mapping
@@ -8,7 +7,9 @@ from types import TracebackType
 from typing import Any
 
 import rich.progress
-from rich.console import Console
+from rich.console import Console, Group
+from rich.live import Live
+from rich.text import Text
 
 SECONDS_BETWEEN_LINES = 15.0
 
@@ -16,35 +17,34 @@ SECONDS_BETWEEN_LINES = 15.0
 class Progress:
     """Counts agent steps of all seeds together; several threads may report to it."""
 
-    def __init__(self, title: str, total: int, quiet: bool) -> None:
+    def __init__(self, title: str, total: int, quiet: bool, console: Console | None = None) -> None:
         self._lock = threading.Lock()
         self._title, self._total, self._done = title, total, 0
         self._start = self._printed = time.monotonic()
-        self._console = Console(stderr=True, quiet=quiet)
+        self._console = console or Console(stderr=True, quiet=quiet)
         self._bar = rich.progress.Progress(
-            rich.progress.TextColumn("{task.description}"),
-            rich.progress.BarColumn(),
+            rich.progress.BarColumn(bar_width=None),
             rich.progress.TaskProgressColumn(),
             rich.progress.TextColumn("{task.fields[speed]}"),
             rich.progress.TextColumn("ETA"),
             rich.progress.TimeRemainingColumn(),
-            rich.progress.TextColumn("{task.fields[status]}"),
+            expand=True,
             console=self._console,
-            disable=not self._console.is_terminal,
         )
-        self._task = self._bar.add_task(title, total=total, speed="", status="compiling ...")
+        self._task = self._bar.add_task(title, total=total, speed="")
+        self._status = Text("compiling ...", no_wrap=True, overflow="ellipsis")
+        self._live = Live(Group(self._bar, self._status), console=self._console, refresh_per_second=4)
 
     def __enter__(self) -> "Progress":
-        self._bar.start()
-        if not self._console.is_terminal:
-            self._console.print(f"{self._title}: {self._total:,} steps, compiling ...", highlight=False)
+        self._console.print(f"{self._title}: {self._total:,} steps", highlight=False)
+        if self._console.is_terminal:
+            self._live.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._bar.stop()
-        sys.stderr.flush()
+        self._live.stop()
 
     def advance(self, steps: int, row: Mapping[str, Any]) -> None:
         """`row` is the line of metrics that these steps gave."""
@@ -52,13 +52,12 @@ class Progress:
             self._done += steps
             now = time.monotonic()
             speed = f"{self._done / (now - self._start):,.0f} steps/s"
-            status = "  ".join(f"{name} {row[key]:.4g}" for name, key in _SHOWN.items() if row.get(key) is not None)
-            self._bar.update(self._task, completed=self._done, speed=speed, status=status)
+            shown = {name: row[name] for name in row if name == "return" or name.endswith("loss")}
+            status = "  ".join(f"{name.replace('_', ' ')} {x:.4g}" for name, x in shown.items() if x is not None)
+            self._bar.update(self._task, completed=self._done, speed=speed)
+            self._status.plain = status
             if not self._console.is_terminal and now - self._printed > SECONDS_BETWEEN_LINES:
                 self._printed = now
                 left = (self._total - self._done) * (now - self._start) / self._done
-                share = f"{100 * self._done / self._total:3.0f} %"
-                self._console.print(f"{share}  {speed}  ETA {left:.0f} s  {status}", highlight=False)
-
-
-_SHOWN = {"return": "return", "quantile loss": "quantile_loss", "fraction loss": "fraction_loss"}
+                line = f"{100 * self._done / self._total:3.0f} %  {speed}  ETA {left:.0f} s  {status}"
+                self._console.print(line, highlight=False, soft_wrap=True)

@@ -31,7 +31,9 @@ def refuse_existing(path: Path, overwrite: bool) -> None:
     if not path.exists():
         return
     if not overwrite:
-        raise UserError(f"{path} exists; choose another --seed or --runs, or replace it with --overwrite")
+        state = "a finished" if (path / "summary.json").is_file() else "an unfinished"
+        choices = "choose another --seed or --runs, or replace it with --overwrite (make train: ARGS=--overwrite)"
+        raise UserError(f"{path} exists and holds {state} run; {choices}")
     if not (path / "config.toml").is_file():
         raise UserError(f"{path} is not a run directory, so --overwrite leaves it alone; move it away")
 
@@ -109,11 +111,14 @@ def provenance() -> dict[str, Any]:
 
 
 def _commit() -> str | None:
-    """Of the checkout that this package was imported from, if it is one; `+` marks uncommitted changes."""
-    git = ["git", "-C", str(Path(__file__).parent)]
+    """Of the checkout that holds this very file, if one does; `+` marks uncommitted changes."""
+
+    def git(*arguments: str) -> str:
+        command = ["git", "-C", str(Path(__file__).parent), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
+
     try:
-        run = subprocess.run([*git, "rev-parse", "--short", "HEAD"], capture_output=True, text=True, timeout=10)
-        changed = subprocess.run([*git, "status", "--porcelain"], capture_output=True, text=True, timeout=10)
-    except (OSError, subprocess.TimeoutExpired):
+        git("ls-files", "--error-unmatch", __file__)
+        return git("rev-parse", "--short", "HEAD") + ("+" if git("status", "--porcelain") else "")
+    except (OSError, subprocess.SubprocessError):
         return None
-    return run.stdout.strip() + ("+" if changed.stdout.strip() else "") if run.returncode == 0 else None

@@ -1,7 +1,9 @@
 """From a config to run directories."""
 
 import contextlib
+import math
 import os
+import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,8 +19,9 @@ from fqf import environments
 from fqf.agents import make_agent
 from fqf.config import RunConfig, check, num_periods, periods, warm_up_steps
 from fqf.drivers import Cycle, DeviceDriver, Metrics, make_device_driver
-from fqf.errors import UserError
-from fqf.evaluation import Episodes, Scores, make_evaluate, make_trace, summarize
+from fqf.environments import EnvironmentLike
+from fqf.errors import Diverged, UserError
+from fqf.evaluation import Episodes, Scores, evaluation_key, make_evaluate, make_trace, summarize
 from fqf.exploration import linear_epsilon
 from fqf.policy import Policy, load_policy
 from fqf.progress import Progress
@@ -30,7 +33,7 @@ from fqf.types import EnvironmentSpec, JittableEnvironment, PyTree, RunState
 
 @dataclass(frozen=True)
 class Launch:
-    """Where and how to run; nothing here changes a result."""
+    """Where and how to run."""
 
     runs: Path = Path("runs")
     """Directory of all runs; this one goes to RUNS/<agent>/<environment>/seed<k>."""
@@ -73,14 +76,20 @@ def launch(config: RunConfig[Any], how: Launch, environment: JittableEnvironment
     for each in configs:
         check(each)
         refuse_existing(run_path(how.runs, each), how.overwrite)
-    parts = assemble(config, environment)
+    parts, facts, stop = assemble(config, environment), provenance(), threading.Event()
     groups = [configs] if how.seeds_together == "vmap" else [[each] for each in configs]
     steps = [chunk.steps for chunk in schedule(config)]
     with (
         Progress(f"{config.agent} on {config.env}", sum(steps) * len(configs), how.quiet) as progress,
         ThreadPoolExecutor(min(len(groups), os.cpu_count() or 1)) as pool,
     ):
-        finished = list(pool.map(lambda group: train_group(group, how.runs, how.overwrite, parts, progress), groups))
+        launched = (pool.submit(train_group, group, how, parts, facts, progress, stop) for group in groups)
+        try:
+            finished = [future.result() for future in list(launched)]
+        except BaseException:  # Ctrl-C too: the others must not play on to their end
+            stop.set()
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
     runs = [run for group in finished for run in group]
     for run in runs:  # here and not in a thread: matplotlib is not made for threads
         draw_run(run.path)
@@ -141,16 +150,32 @@ def schedule(config: RunConfig[Any]) -> list[Chunk]:
 
 
 def train_group(
-    configs: Sequence[RunConfig[Any]], runs: Path, overwrite: bool, parts: Parts, progress: Progress
+    configs: Sequence[RunConfig[Any]],
+    how: Launch,
+    parts: Parts,
+    facts: dict[str, Any],
+    progress: Progress,
+    stop: threading.Event,
 ) -> list[Run]:
     """Train some seeds in one program, and write everything about them."""
     with contextlib.ExitStack() as stack:
-        directories = [stack.enter_context(RunDirectory(run_path(runs, each), each, overwrite)) for each in configs]
-        return _train_group(configs, directories, parts, progress)
+        directories = [
+            stack.enter_context(RunDirectory(run_path(how.runs, each), each, how.overwrite)) for each in configs
+        ]
+        return _train_group(configs, directories, parts, facts, progress, stop)
+
+
+class Stopped(Exception):
+    """Another seed of the same launch failed, or the user interrupted it."""
 
 
 def _train_group(
-    configs: Sequence[RunConfig[Any]], directories: Sequence[RunDirectory], parts: Parts, progress: Progress
+    configs: Sequence[RunConfig[Any]],
+    directories: Sequence[RunDirectory],
+    parts: Parts,
+    facts: dict[str, Any],
+    progress: Progress,
+    stop: threading.Event,
 ) -> list[Run]:
     driver = parts.driver
     seeds = jnp.array([config.seed for config in configs])
@@ -169,6 +194,8 @@ def _train_group(
     step = updates = 0
     episodes = np.zeros(len(configs), int)
     for chunk in schedule(configs[0]):
+        if stop.is_set():
+            raise Stopped
         started = time.monotonic()
         move = driver.warm_up if chunk.warm_up else driver.advance
         state, metrics = jax.block_until_ready(move(state, chunk.vector_step, chunk.length))
@@ -179,6 +206,7 @@ def _train_group(
         for index, directory in enumerate(directories):
             counts = {"step": step, "updates": updates, "episodes": int(episodes[index])}
             row = counts | {"epsilon": float(parts.epsilon(step))} | _row(metrics, index)
+            _refuse_nonfinite(row, directory.path)
             directory.log(row, seconds, chunk.steps)
             progress.advance(chunk.steps, row)
         if chunk.evaluate:
@@ -195,10 +223,11 @@ def _train_group(
         counts = {
             "steps": step,
             "environment_steps": step - resets,
+            "frames": step - resets,  # one frame per step: no jittable environment skips any
             "updates": updates,
             "episodes": int(episodes[index]),
         }
-        directory.write_json("summary.json", _summarize(config, counts, scores, directory.seconds()))
+        directory.write_json("summary.json", _summarize(config, counts, scores, directory.seconds()) | facts)
         finished.append(Run(directory.path, policy, scores[0], scores[-1]))
     return finished
 
@@ -211,8 +240,31 @@ def _summarize(config: RunConfig[Any], counts: dict[str, int], scores: list[Scor
         | counts
         | {name: each._asdict() for name, each in named.items()}
         | {"seconds": seconds, "steps_per_second": counts["steps"] / seconds}
-        | provenance()
     )
+
+
+def evaluate(
+    policy: Policy,
+    environment: EnvironmentLike | None = None,
+    episodes: int = 100,
+    epsilon: float | None = None,
+    seed: int = 1,
+) -> Scores:
+    """Scores of a frozen policy, by default where it was trained and at its run's own evaluation epsilon."""
+    config = policy.config
+    epsilon = config.evaluation_epsilon if epsilon is None else epsilon
+    for name, value, holds, rule in (
+        ("episodes", episodes, episodes >= 1, "at least 1"),
+        ("epsilon", epsilon, 0 <= epsilon <= 1, "between 0 and 1"),
+        ("seed", seed, 0 <= seed < 2**31, "between 0 and 2**31 - 1"),
+    ):
+        if not holds:
+            raise UserError(f"{name} is {value}, but must be {rule}")
+    if environment is None and config.env not in environments.IDS:
+        raise UserError(f"{config.env} was an environment of your own: call fqf.evaluate(fqf.load(RUN), environment)")
+    lanes = environments.vectorize(environments.make(environment or config.env), episodes)
+    play = make_evaluate(make_agent(config, policy.spec), lanes, epsilon, config.frame_stack)
+    return summarize(play(policy.params, evaluation_key(seed)))
 
 
 def load(path: Path | str) -> Policy:
@@ -235,6 +287,13 @@ def _row(metrics: Metrics, index: int) -> dict[str, Any]:
         "length": float(metrics.sum_length[index]) / count if count else None,
     }
     return averages | {name: float(value[index]) for name, value in metrics.update.items()}
+
+
+def _refuse_nonfinite(row: dict[str, Any], path: Path) -> None:
+    """A loss that is not a number never becomes one again."""
+    for name, value in row.items():
+        if value is not None and not math.isfinite(value):
+            raise Diverged(f"{name} is {value} at step {row['step']} of {path}: the run has diverged; lower its rates")
 
 
 def _describe(policy: Policy, observations: np.ndarray) -> dict[str, Any]:

@@ -35,7 +35,11 @@ class EnvironmentSpec(NamedTuple):
 
 
 class JittableEnvironment(NamedTuple):
-    """One lane of an environment that runs inside a compiled program, without automatic resets."""
+    """One lane of an environment that runs inside a compiled program, without automatic resets.
+
+    Every episode must end: evaluation plays to the last one's end. If yours goes on for ever, truncate it (`last`
+    without discount 0).
+    """
 
     spec: EnvironmentSpec
     reset: Callable[[Key], tuple[PyTree, Array]]

@@ -102,10 +102,12 @@ def test_q_values_weigh_quantiles_by_their_widths(networks):
     np.testing.assert_allclose(mean(distribution), expected, rtol=1e-4)
 
 
-def test_w1_gradient_moves_the_proposal_and_nothing_else(networks):
-    """Without the quantile loss (targets cut off by a zero scale) only P and b_P would move; with it, all do."""
+@pytest.mark.parametrize("value_fractions", ["midpoints", "midpoints_and_edges", "alternate"])
+@pytest.mark.parametrize("target_fractions", ["current", "next"])
+def test_w1_gradient_moves_the_proposal_and_nothing_else(networks, value_fractions, target_fractions):
+    """Each part of the loss has a gradient to its own parameters only."""
     params, target = networks
-    agent = make()
+    agent = make(value_fractions=value_fractions, target_fractions=target_fractions)
 
     def fraction_part(p):
         return agent.loss(p, target, BATCH, jax.random.key(3)).metrics["fraction_loss"]
@@ -163,11 +165,17 @@ def test_one_action_is_greedy_for_all_quantiles():
 def test_alternate_trains_either_set_by_a_coin(networks):
     """With heads the loss is that of the midpoints; with tails that of the N-1 edges and the last midpoint."""
     params, target = networks
-    agent, midpoints = make(value_fractions="alternate"), make()
-    losses = {float(agent.loss(params, target, BATCH, jax.random.key(seed)).loss[0]) for seed in range(12)}
-    assert len(losses) == 2
-    plain = float(midpoints.loss(params, target, BATCH, jax.random.key(0)).loss[0])
-    assert min(abs(loss - plain) for loss in losses) < 1e-5
+    agent = make(value_fractions="alternate")
+    outputs = [agent.loss(params, target, BATCH, jax.random.key(seed)) for seed in range(12)]
+    losses = sorted({float(output.metrics["quantile_loss"]) for output in outputs})
+    online, frozen = NaiveNetwork(params, 5), NaiveNetwork(target, 5)
+    rows = [(o, int(a), r, d, n) for o, a, r, d, n in zip(*(np.asarray(x, np.float64) for x in BATCH), strict=True)]
+    expected = [
+        np.mean([naive_losses(online, frozen, row, 0.7, "current", "equal", words)[0] for row in rows])
+        for words in ("midpoints", "edges_and_last_midpoint")
+    ]
+    np.testing.assert_allclose(losses, sorted(expected), rtol=2e-5)
+    assert abs(expected[0] - expected[1]) > 1e-3
     norms = [agent.loss(params, target, BATCH, jax.random.key(s)).metrics["w1_gradient_norm"] for s in range(12)]
     np.testing.assert_allclose(norms, norms[0], rtol=1e-5)  # dW1/dtau does not depend on the coin
 

@@ -19,14 +19,7 @@ STEPS = {"minatar/freeway": 2_505, "classic/acrobot": 505, "minatar/seaquest": 7
 DETERMINISTIC = ("minatar/space_invaders",)  # gymnax has no sticky actions, and nothing else in this game is random
 
 every_id = pytest.mark.parametrize("id", IDS)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _compile_quickly():
-    """Every program here runs a few times: compiling is what costs."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
+pytestmark = pytest.mark.usefixtures("compile_quickly")
 
 
 @functools.cache

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from fqf.errors import UserError
 from fqf.networks.heads import ValueHead
 from fqf.networks.layers import CosineEmbedding, PatchConv, cos_pi
 from fqf.networks.torsos import NetworkConfig, make_torso, num_features
@@ -92,7 +93,7 @@ def test_patch_conv_is_a_valid_convolution(size, stride, shape):
     ],
 )
 def test_torsos_have_the_papers_number_of_features(config, shape, expected):
-    assert num_features(make_torso(config), shape) == expected
+    assert num_features(make_torso(config, shape), shape) == expected
 
 
 def test_value_head_is_one_hidden_layer_and_a_linear_output():
@@ -123,3 +124,16 @@ def test_value_heads_leading_axes_are_free_and_its_rows_independent():
         np.delete(changed.reshape(6, 4), 5, axis=0), np.delete(values.reshape(6, 4), 5, axis=0)
     )
     assert np.all(changed[1, 2] != values[1, 2])
+
+
+def test_stacked_frames_of_several_channels_become_channels():
+    """10x10 cells of 4 channels, 3 frames: the convolution sees 3 * 3 * 12 numbers per window."""
+    torso = make_torso(NetworkConfig("minatar"), (10, 10, 4, 3))
+    shapes = jax.eval_shape(torso.init, jax.random.key(0), jnp.zeros((1, 10, 10, 4, 3)))
+    assert shapes["params"]["PatchConv_0"]["Dense_0"]["kernel"].shape == (3 * 3 * 12, 16)
+
+
+@pytest.mark.parametrize(("torso", "shape"), [("minatar", (4,)), ("minatar", (2, 9, 4)), ("atari", (10, 10, 4))])
+def test_a_torso_that_does_not_fit_is_refused(torso, shape):
+    with pytest.raises(UserError, match=f"torso is '{torso}', which does not fit observations"):
+        make_torso(NetworkConfig(torso), shape)

@@ -62,7 +62,11 @@ def naive_losses(online, target, transition, kappa, target_fractions, target_wei
         weights = np.full(count, 1 / count)
     targets = [reward + discount * target.quantile(next_observation, tau)[greedy] for tau in asked]
 
-    trained = {"midpoints": tau_hats, "midpoints_and_edges": np.concatenate([tau_hats, taus[1:-1]])}[value_fractions]
+    trained = {
+        "midpoints": tau_hats,
+        "midpoints_and_edges": np.concatenate([tau_hats, taus[1:-1]]),
+        "edges_and_last_midpoint": np.append(taus[1:-1], tau_hats[-1]),
+    }[value_fractions]
     loss = 0.0
     for tau in trained:
         for weight, goal in zip(weights, targets, strict=True):

@@ -9,7 +9,6 @@ import pytest
 from reference.naive_replay import NaiveReplay
 from scipy import stats
 
-from fqf.drivers import first_stack
 from fqf.replay import nstep, ring
 from fqf.types import EnvironmentSpec, Timestep
 
@@ -25,14 +24,7 @@ SAMPLE_STARTS = jax.jit(ring.sample_starts, static_argnums=3)
 SAMPLE = jax.jit(ring.sample, static_argnums=3)
 N_STEP = jax.jit(nstep.n_step, static_argnums=3)
 PUSH = jax.jit(nstep.push, static_argnums=3)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _compile_quickly():
-    """Every program here runs a few times: compiling is what costs."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
+pytestmark = pytest.mark.usefixtures("compile_quickly")
 
 
 def sampling(n_step: int, frame_stack: int, batch_size: int = 7) -> ring.Sampling:
@@ -145,7 +137,7 @@ def test_acting_stacks_equal_sampled_stacks():
         written = add_row(written, stream, t)
         if t == 0:
             row = (stream.observation[0], stream.reward[0], stream.discount[0], stream.last[0])
-            stack = first_stack(Timestep(*map(jnp.asarray, row)), 3)
+            stack = nstep.first_stack(Timestep(*map(jnp.asarray, row)), 3)
         else:
             stack = PUSH(stack, stream.observation[t], stream.last[t - 1], 3)
         stacks.append(np.asarray(stack))

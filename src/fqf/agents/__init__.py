@@ -8,6 +8,7 @@ import optax
 from fqf.agents.agent import Agent, Optimization
 from fqf.agents.fqf import FQFConfig, make_fqf
 from fqf.config import RunConfig, num_updates
+from fqf.errors import UserError, nearest
 from fqf.networks.torsos import NetworkConfig
 from fqf.types import EnvironmentSpec
 
@@ -24,6 +25,13 @@ AGENTS = {
 }
 
 
+def whole_config(agent: str) -> RunConfig[Any]:
+    """A config of the right shape for an agent, with the defaults of its papers."""
+    if agent not in AGENTS:
+        raise UserError(f"unknown agent {agent!r}; {nearest(agent, AGENTS)}")
+    return RunConfig(algorithm=AGENTS[agent].config, agent=agent)
+
+
 def make_agent(config: RunConfig[Any], spec: EnvironmentSpec) -> Agent:
     """The agent that a config names, for observations as its network sees them."""
     stacked = spec._replace(observation_shape=observation_shape(config, spec))
@@ -38,9 +46,8 @@ def optimization(config: RunConfig[Any]) -> Optimization:
     """Adam for the values. Rates are constant as in the papers, or all fall by one factor along a half cosine."""
 
     def rate(initial: float) -> optax.ScalarOrSchedule:
-        if config.final_learning_rate is None or config.learning_rate == 0:
+        if config.final_rate_share == 1:
             return initial
-        floor = config.final_learning_rate / config.learning_rate
-        return optax.cosine_decay_schedule(initial, max(1, num_updates(config)), alpha=floor)
+        return optax.cosine_decay_schedule(initial, num_updates(config), alpha=config.final_rate_share)
 
     return Optimization(optax.adam(rate(config.learning_rate), eps=config.adam_epsilon), rate)

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import optax
 
 from fqf.agents.agent import Agent, Optimization, bellman, mean, pick
+from fqf.agents.optimizers import centred_rmsprop
 from fqf.losses.fraction import entropy, pull_back, w1_gradient
 from fqf.losses.quantile import quantile_huber
 from fqf.networks.fractions import make_fraction_source, shift
@@ -22,7 +23,7 @@ from fqf.types import EnvironmentSpec, LossOutput, ReturnDistribution
 
 @dataclass(frozen=True)
 class FQFConfig:
-    """What is FQF's own; the defaults are the paper's."""
+    """What is FQF's own. Each line names the paper's value; the default shown is the preset's for --env."""
 
     num_fractions: int = 32
     """N, the number of quantile fractions; the paper: 32 (FQF section 4)."""
@@ -129,9 +130,8 @@ def make_fqf(spec: EnvironmentSpec, config: FQFConfig, network: NetworkConfig, o
         td_errors = jnp.mean(jnp.abs(targets[:, None, :] - values[:, :, None]), axis=(1, 2))
         return LossOutput(quantile_loss + fraction_loss - config.entropy_coefficient * entropies, td_errors, metrics)
 
-    fraction_optimizer = optax.rmsprop(
-        optimization.rate(config.fraction_learning_rate), config.fraction_decay, config.fraction_epsilon, centered=True
-    )
+    fraction_rate = optimization.rate(config.fraction_learning_rate)
+    fraction_optimizer = centred_rmsprop(fraction_rate, config.fraction_decay, config.fraction_epsilon)
     optimizer = optax.multi_transform(
         {"values": optimization.values, "fractions": fraction_optimizer},
         lambda params: {name: "fractions" if name == "proposal" else "values" for name in params},

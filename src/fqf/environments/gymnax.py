@@ -1,4 +1,8 @@
-"""gymnax's classic control and MinAtar games, with terminations and truncations told apart."""
+"""gymnax's classic control and MinAtar games, with terminations and truncations told apart.
+
+gymnax's MinAtar is not quite the original: no sticky actions, episodes cut at 1,000 steps, and its Space Invaders draws
+no random number, so that the same actions always give the same game.
+"""
 
 from typing import Any
 

@@ -6,9 +6,9 @@ from typing import Literal, NamedTuple
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array, Float
 
-from fqf.types import PyTree
+from fqf.types import Key, PyTree
 
 GRID = 2.0**24
 """Every fraction is a multiple of 1/GRID. Such numbers up to 1 are exact in float32, and so are their sums, in whatever
@@ -50,7 +50,7 @@ def uniform(batch_size: int, num_fractions: int) -> Fractions:
     return from_widths(jnp.full((batch_size, num_fractions), 1 / num_fractions))
 
 
-def random(key: Key[Array, ""], batch_size: int, num_fractions: int) -> Fractions:
+def random(key: Key, batch_size: int, num_fractions: int) -> Fractions:
     """The N-1 inner edges uniform on (0, 1): the spacings of sorted uniforms are Dirichlet(1, ..., 1)."""
     exponentials = jax.random.exponential(key, (batch_size, num_fractions))
     return from_widths(exponentials / jnp.sum(exponentials, axis=1, keepdims=True))
@@ -65,9 +65,9 @@ def shift(fractions: Fractions) -> Float[Array, "B"]:
 class FractionSource(NamedTuple):
     """Where a state's fractions come from."""
 
-    init: Callable[[Key[Array, ""], int], PyTree]
+    init: Callable[[Key, int], PyTree]
     """key, number of features -> parameters: those of `proposal`, if a network proposes"""
-    fractions: Callable[[PyTree, Float[Array, "B D"], Key[Array, ""] | None], Fractions]
+    fractions: Callable[[PyTree, Float[Array, "B D"], Key | None], Fractions]
     """Gradients reach the source's own parameters and nothing else. Without a key nothing is random."""
 
 

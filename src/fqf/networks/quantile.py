@@ -5,18 +5,18 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Key, Shaped
+from jaxtyping import Array, Float, Shaped
 
 from fqf.networks.heads import ValueHead
 from fqf.networks.layers import CosineEmbedding
 from fqf.networks.torsos import NetworkConfig, make_torso, num_features
-from fqf.types import EnvironmentSpec, PyTree
+from fqf.types import EnvironmentSpec, Key, PyTree
 
 
 class QuantileNetwork(NamedTuple):
     """One torso pass, then any number of questions: `values(params, features(params, observation), taus)`."""
 
-    init: Callable[[Key[Array, ""]], PyTree]
+    init: Callable[[Key], PyTree]
     features: Callable[[PyTree, Shaped[Array, "B ..."]], Float[Array, "B D"]]
     """psi(x)"""
     values: Callable[[PyTree, Float[Array, "B D"], Float[Array, "B N"]], Float[Array, "B A N"]]
@@ -25,7 +25,7 @@ class QuantileNetwork(NamedTuple):
 
 
 def make_quantile_network(spec: EnvironmentSpec, network: NetworkConfig, num_cosines: int) -> QuantileNetwork:
-    torso = make_torso(network)
+    torso = make_torso(network, spec.observation_shape)
     size = num_features(torso, spec.observation_shape)
     embedding, head = CosineEmbedding(size, num_cosines), ValueHead(network.hidden, spec.num_actions)
 

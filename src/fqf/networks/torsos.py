@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Shaped
 
+from fqf.errors import UserError
 from fqf.networks.layers import Dense, PatchConv
 
 
@@ -41,7 +42,8 @@ class MinAtarTorso(nn.Module):
 
     @nn.compact
     def __call__(self, observation: Shaped[Array, "B H W C"]) -> Float[Array, "B D"]:
-        features = jax.nn.relu(PatchConv(16, size=3, stride=1)(observation.astype(jnp.float32)))
+        images = _stack_into_channels(observation).astype(jnp.float32)
+        features = jax.nn.relu(PatchConv(16, size=3, stride=1)(images))
         return features.reshape(len(observation), -1)
 
 
@@ -50,13 +52,25 @@ class AtariTorso(nn.Module):
 
     @nn.compact
     def __call__(self, observation: Shaped[Array, "B H W C"]) -> Float[Array, "B D"]:
-        features = observation.astype(jnp.float32) / 255
+        features = _stack_into_channels(observation).astype(jnp.float32) / 255
         for filters, size, stride in ((32, 8, 4), (64, 4, 2), (64, 3, 1)):
             features = jax.nn.relu(PatchConv(filters, size, stride)(features))
         return features.reshape(len(observation), -1)
 
 
-def make_torso(config: NetworkConfig) -> nn.Module:
+def _stack_into_channels(observation: Shaped[Array, "B H W ..."]) -> Shaped[Array, "B H W C"]:
+    """Frames of several channels, stacked along a last axis, become channels of one image."""
+    return observation.reshape(*observation.shape[:3], -1)
+
+
+SMALLEST = {"minatar": 3, "atari": 36}
+"""Height and width below which a convolution has no window left."""
+
+
+def make_torso(config: NetworkConfig, observation_shape: tuple[int, ...]) -> nn.Module:
+    kind = config.torso
+    if kind in SMALLEST and (len(observation_shape) < 3 or min(observation_shape[:2]) < SMALLEST[kind]):
+        raise UserError(f"torso is {kind!r}, which does not fit observations of shape {observation_shape}; use 'mlp'")
     return {"mlp": MLPTorso(config.torso_layers), "minatar": MinAtarTorso(), "atari": AtariTorso()}[config.torso]
 
 

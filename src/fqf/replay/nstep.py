@@ -10,6 +10,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Shaped
 
+from fqf.types import Timestep
+
 
 def n_step(
     rewards: Float[Array, "n"], discounts: Float[Array, "n"], lasts: Bool[Array, "n"], gamma: float
@@ -40,6 +42,13 @@ def push(
         return observation
     kept = jnp.where(_expand(first, stack), 0, stack[..., 1:])
     return jnp.concatenate([kept, observation[..., None]], axis=-1)
+
+
+def first_stack(timestep: Timestep, frame_stack: int) -> Shaped[Array, "E ..."]:
+    """The stack at the first row of every lane."""
+    frames = timestep.observation if frame_stack == 1 else timestep.observation[..., None]
+    empty = jnp.zeros((*frames.shape[:-1], frame_stack), frames.dtype) if frame_stack > 1 else frames
+    return push(empty, timestep.observation, jnp.ones(len(timestep.last), bool), frame_stack)
 
 
 def _expand(flags: Bool[Array, "E"], like: Shaped[Array, "E ..."]) -> Bool[Array, "E ..."]:
