@@ -7,6 +7,8 @@ import pytest
 
 from fqf.cli import main
 
+pytestmark = pytest.mark.usefixtures("compile_quickly")
+
 FAST = "--steps 300 --learning-starts-steps 100 --num-fractions 3 --hidden 8 --batch-size 8 --evaluation-episodes 4"
 
 

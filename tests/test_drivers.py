@@ -1,7 +1,6 @@
 """The compiled cycle: same seed, same bits, however the run is cut or grouped."""
 
 import functools
-from concurrent.futures import ThreadPoolExecutor
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +18,8 @@ from fqf.presets import preset
 from fqf.replay import ring
 from fqf.replay.ring import Sampling
 from fqf.types import EnvironmentSpec, JittableEnvironment, LossOutput, Timestep
+
+pytestmark = pytest.mark.usefixtures("compile_quickly")
 
 TINY = {"num_fractions": 3, "num_cosines": 5, "hidden": 7, "batch_size": 8, "replay_capacity": 96, "torso_layers": (6,)}
 
@@ -65,27 +66,6 @@ def test_one_seed_repeats_and_two_differ():
     assert not same(first, other)
     params = [np.asarray(jax.tree.leaves(state.learner.params)[0]) for state in (first, other)]
     assert not np.array_equal(*params)
-
-
-@pytest.mark.parametrize("env", environments.IDS)
-def test_a_seed_beside_others_gives_the_bits_it_gives_alone(env):
-    """Seeds run side by side as executions of one program; on every jittable environment."""
-    device = driver(env)
-    alone, _ = run(device, [1], num_periods=4)
-    with ThreadPoolExecutor(3) as pool:
-        together = list(pool.map(lambda seed: run(device, [seed], num_periods=4)[0], range(3)))
-    assert same(alone, together[1])
-    assert not same(alone, together[0])
-
-
-def test_vmapped_seeds_agree_up_to_rounding():
-    """In one vmapped program sums may be taken in another order (docs/decisions/0005-seeds-and-speed.md)."""
-    device = driver()
-    grouped, _ = run(device, [0, 1, 2], num_periods=3)
-    for index in range(3):
-        alone, _ = run(device, [index], num_periods=3)
-        for x, y in zip(leaves(grouped), leaves(alone), strict=True):
-            np.testing.assert_allclose(x[index], y[0], rtol=1e-4, atol=1e-5)
 
 
 def test_cutting_a_run_into_chunks_changes_nothing():

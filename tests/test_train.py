@@ -16,6 +16,8 @@ from fqf.errors import Diverged
 from fqf.rundir import RunDirectory
 from fqf.types import EnvironmentSpec, JittableEnvironment, Timestep
 
+pytestmark = pytest.mark.usefixtures("compile_quickly")
+
 SMALL = {
     "steps": 400,
     "learning_starts_steps": 100,
@@ -208,8 +210,8 @@ def test_an_environment_of_ones_own(tmp_path):
     assert fqf.evaluate(loaded, lever, episodes=3).mean == 2.0
     with pytest.raises(fqf.UserError, match="an environment of your own"):
         fqf.evaluate(loaded)
-    with pytest.raises(fqf.UserError, match="epsilon is 2, but must be between 0 and 1"):
-        fqf.evaluate(loaded, lever, epsilon=2)
+    with pytest.raises(fqf.UserError, match=r"epsilon is 2\.0, but must be between 0 and 1"):
+        fqf.evaluate(loaded, lever, epsilon=2.0)
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, OSError("no space left")])

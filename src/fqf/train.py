@@ -6,7 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -83,14 +83,15 @@ def launch(config: RunConfig[Any], how: Launch, environment: JittableEnvironment
         Progress(f"{config.agent} on {config.env}", sum(steps) * len(configs), how.quiet) as progress,
         ThreadPoolExecutor(min(len(groups), os.cpu_count() or 1)) as pool,
     ):
-        launched = (pool.submit(train_group, group, how, parts, facts, progress, stop) for group in groups)
+        futures = [pool.submit(train_group, group, how, parts, facts, progress, stop) for group in groups]
         try:
-            finished = [future.result() for future in list(launched)]
+            for future in wait(futures, return_when=FIRST_EXCEPTION).done:
+                future.result()  # raises what the first to fail has raised
         except BaseException:  # Ctrl-C too: the others must not play on to their end
             stop.set()
             pool.shutdown(wait=False, cancel_futures=True)
             raise
-    runs = [run for group in finished for run in group]
+    runs = [run for future in futures for run in future.result()]
     for run in runs:  # here and not in a thread: matplotlib is not made for threads
         draw_run(run.path)
     return runs

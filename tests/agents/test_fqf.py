@@ -16,6 +16,8 @@ from fqf.agents.fqf import FQFConfig, make_fqf
 from fqf.networks.torsos import NetworkConfig
 from fqf.types import EnvironmentSpec, Transition
 
+pytestmark = pytest.mark.usefixtures("compile_quickly")
+
 # Unequal axes: B=2 transitions, N=3 fractions, A=4 actions, D=6 features, 5 cosines, 7 hidden units, 2 inputs.
 SPEC = EnvironmentSpec("test/none", (2,), np.dtype("float32"), 4)
 OPTIMIZATION = Optimization(optax.adam(1e-2), lambda rate: rate)

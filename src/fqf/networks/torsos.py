@@ -41,7 +41,7 @@ class MinAtarTorso(nn.Module):
     """16 filters of 3x3, as in the MinAtar paper's network: 10x10 cells give 1024 features."""
 
     @nn.compact
-    def __call__(self, observation: Shaped[Array, "B H W C"]) -> Float[Array, "B D"]:
+    def __call__(self, observation: Shaped[Array, "B H W ..."]) -> Float[Array, "B D"]:
         images = _stack_into_channels(observation).astype(jnp.float32)
         features = jax.nn.relu(PatchConv(16, size=3, stride=1)(images))
         return features.reshape(len(observation), -1)
@@ -51,7 +51,7 @@ class AtariTorso(nn.Module):
     """The three convolutions of DQN (Mnih et al. 2015): 84x84x4 bytes give 3136 features."""
 
     @nn.compact
-    def __call__(self, observation: Shaped[Array, "B H W C"]) -> Float[Array, "B D"]:
+    def __call__(self, observation: Shaped[Array, "B H W ..."]) -> Float[Array, "B D"]:
         features = _stack_into_channels(observation).astype(jnp.float32) / 255
         for filters, size, stride in ((32, 8, 4), (64, 4, 2), (64, 3, 1)):
             features = jax.nn.relu(PatchConv(filters, size, stride)(features))
