@@ -1,4 +1,5 @@
 # Two commands on a fresh clone: `make train` and `make test`. Everything is installed into .venv from requirements.lock.
+# `make train` takes AGENT, ENV, SEEDS, RUNS and, for any other option of `fqf train`, ARGS="--overwrite ...".
 PYTHON ?= python3
 AGENT ?= fqf
 ENV ?= classic/cartpole

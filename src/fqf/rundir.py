@@ -111,7 +111,7 @@ def provenance() -> dict[str, Any]:
 
 
 def _commit() -> str | None:
-    """Of the checkout that holds this very file, if one does; `+` marks uncommitted changes."""
+    """Of the checkout that holds this very file, if one does; `+` marks changes to tracked files."""
 
     def git(*arguments: str) -> str:
         command = ["git", "-C", str(Path(__file__).parent), *arguments]
@@ -119,6 +119,6 @@ def _commit() -> str | None:
 
     try:
         git("ls-files", "--error-unmatch", __file__)
-        return git("rev-parse", "--short", "HEAD") + ("+" if git("status", "--porcelain") else "")
+        return git("rev-parse", "--short", "HEAD") + ("+" if git("status", "--porcelain", "--untracked-files=no") else "")
     except (OSError, subprocess.SubprocessError):
         return None
