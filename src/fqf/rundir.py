@@ -119,6 +119,7 @@ def _commit() -> str | None:
 
     try:
         git("ls-files", "--error-unmatch", __file__)
-        return git("rev-parse", "--short", "HEAD") + ("+" if git("status", "--porcelain", "--untracked-files=no") else "")
+        changed = git("status", "--porcelain", "--untracked-files=no")
+        return git("rev-parse", "--short", "HEAD") + ("+" if changed else "")
     except (OSError, subprocess.SubprocessError):
         return None
