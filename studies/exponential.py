@@ -152,9 +152,11 @@ FOOTER = """
 - **Each correction alone is not enough.** Training the edges without the weights moves the fractions almost
   to the optimum and makes the bias worst of all; the weights without the edges remove
   the bias, but the fractions stay where they were.
-- **Both together** find fractions within half a percent of the optimum and give the smallest W1 of all variants.
-- **A Huber threshold of 1 hides all this**: at this scale of returns it turns quantiles into something close to
-  expectiles, for every variant.
+- **Both together** give the smallest W1 of all variants in every column. At N = 8 the fractions are within half a
+  percent of the optimum (kappa 0.05), also after 200,000 updates; at N = 32, after 20,000 updates, they are 17 %
+  above it, where uniform fractions are 58 % above.
+- **A Huber threshold of 1 is too coarse for returns of this size**: it turns quantiles into something close to
+  expectiles, so that no variant comes below W1 0.29, although the fractions are still found.
 """
 
 if __name__ == "__main__":
