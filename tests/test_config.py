@@ -4,11 +4,11 @@ import dataclasses
 
 import pytest
 
-from fqf.agents import AGENTS
-from fqf.config import RunConfig, check, check_names, flatten, num_periods, num_updates, override, read_toml, to_toml
+from fqf.agents import AGENTS, check_names
+from fqf.config import RunConfig, check, flatten, num_periods, num_updates, override, read_toml, to_toml
 from fqf.environments import IDS
 from fqf.errors import UserError
-from fqf.presets import PRESETS, preset
+from fqf.presets import FOR_AGENTS, PRESETS, preset
 from fqf.train import schedule
 
 
@@ -27,6 +27,11 @@ def test_presets_name_options_that_exist():
     known = {name for entry in AGENTS.values() for name in flatten(RunConfig(entry.config))}
     for family, options in PRESETS.items():
         assert set(options) <= known, family
+    for agent, entry in AGENTS.items():
+        own = set(flatten(RunConfig(entry.config)))
+        assert set(entry.settings) | set(entry.rates) <= own, agent
+        for family, agents in FOR_AGENTS.items():
+            assert set(agents.get(agent, {})) <= own, (family, agent)
 
 
 def test_the_shortest_run_has_one_update():
@@ -68,6 +73,7 @@ def test_defaults_are_the_papers():
         ({"steps": 10}, ["steps is 10", "at least 1004, for one update after learning_starts_steps"]),
         ({"steps": 1_003}, ["steps is 1003", "at least 1004"]),
         ({"lanes": 64, "steps": 1_087}, ["steps is 1087", "at least 1088"]),
+        ({"importance_exponent": 1.5}, ["importance_exponent is 1.5", "between 0 and 1"]),
         ({"final_rate_share": 1.1}, ["final_rate_share is 1.1", "between 0 and 1"]),
         ({"learning_starts_steps": 3}, ["learning_starts_steps is 3", "at least 64"]),
         ({"learning_rate": float("nan")}, ["learning_rate is nan", "finite"]),
@@ -112,6 +118,22 @@ def test_unknown_names_get_the_nearest():
         preset("fqf", "minatar/brekout")
 
 
+def test_an_option_of_other_agents_names_them():
+    valid = flatten(preset("dqn", "classic/cartpole"))
+    words = "num_atoms in my.toml is not an option of this agent; it is one of c51, rainbow"
+    with pytest.raises(UserError, match=words):
+        check_names({"num_atoms": 7}, valid, "my.toml")
+
+
+@pytest.mark.parametrize("env", ["classic/cartpole", "minatar/breakout"])
+def test_what_an_agent_is_survives_every_family(env):
+    rainbow = flatten(preset("rainbow", env))
+    assert (rainbow["replay"], rainbow["double"], rainbow["exploration_epsilon"]) == ("prioritized", True, 0.0)
+    assert flatten(preset("prioritized", env))["priority_exponent"] == 0.6
+    assert flatten(preset("dqn", env))["replay"] == "uniform"
+    assert not flatten(preset("fqf", env))["double"]
+
+
 def test_bad_toml_is_one_line(tmp_path):
     (tmp_path / "bad.toml").write_text("steps = = 3")
     with pytest.raises(UserError, match=r"bad.toml is not valid TOML"):
@@ -146,3 +168,15 @@ def _ends(chunks):
     for chunk in chunks:
         position += chunk.steps
         yield position
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"num_atoms": 1}, "num_atoms is 1, but must be at least 2"),
+        ({"v_max": -200.0}, "v_max is -200.0, but must be more"),
+    ],
+)
+def test_impossible_grids_are_refused(options, words):
+    with pytest.raises(UserError, match=words):
+        check(override(preset("c51", "classic/cartpole"), options))

@@ -15,8 +15,10 @@ from fqf.config import override
 from fqf.drivers import Cycle, make_device_driver
 from fqf.exploration import linear_epsilon
 from fqf.presets import preset
-from fqf.replay import ring
+from fqf.replay import ring, sumtree
+from fqf.replay.memory import make_prioritized, make_uniform
 from fqf.replay.ring import Sampling
+from fqf.train import make_replay
 from fqf.types import EnvironmentSpec, JittableEnvironment, LossOutput, Timestep
 
 pytestmark = pytest.mark.usefixtures("compile_quickly")
@@ -25,14 +27,20 @@ TINY = {"num_fractions": 3, "num_cosines": 5, "hidden": 7, "batch_size": 8, "rep
 
 
 @functools.cache
-def driver(env="classic/cartpole", lanes=1, update_period=2, target_period=6, n_step=1, frame_stack=1):
-    config = override(preset("fqf", env), {**TINY, "frame_stack": frame_stack})
+def driver(env="classic/cartpole", lanes=1, update_period=2, target_period=6, agent="fqf", **options):
+    """One agent's driver, small."""
+    options = {**TINY, "n_step": 1, "discount": 0.9, "lanes": lanes, **options}
+    config = override(preset(agent, env), options)
     environment = environments.make(env)
-    sampling = Sampling(config.batch_size, 0.9, n_step, frame_stack)
-    epsilon = linear_epsilon(0.1, 20, 30)
-    cycle = Cycle(sampling, config.replay_capacity, update_period, target_period, epsilon)
-    agent = make_agent(config, environment.spec)
-    return make_device_driver(agent, environments.vectorize(environment, lanes), cycle)
+    cycle = Cycle(update_period, target_period, config.frame_stack, linear_epsilon(0.1, 20, 30), halfway)
+    replay = make_replay(config, environment.spec)
+    return make_device_driver(
+        make_agent(config, environment.spec), environments.vectorize(environment, lanes), replay, cycle
+    )
+
+
+def halfway(step):
+    return jnp.array(0.5)
 
 
 def keys(*seeds):
@@ -155,8 +163,9 @@ def test_replay_is_updated_in_place():
     """A copy of the ring in every step would double the memory: the compiled loop may hold it once, as its argument."""
     big = override(preset("fqf", "minatar/breakout"), {**TINY, "replay_capacity": 50_000})
     environment = environments.make("minatar/breakout")
-    cycle = Cycle(Sampling(8, 0.99, 1, 1), big.replay_capacity, 4, 100, linear_epsilon(0.1, 10, 10))
-    device = make_device_driver(make_agent(big, environment.spec), environments.vectorize(environment, 1), cycle)
+    cycle = Cycle(4, 100, 1, linear_epsilon(0.1, 10, 10), halfway)
+    lanes, replay = environments.vectorize(environment, 1), make_replay(big, environment.spec)
+    device = make_device_driver(make_agent(big, environment.spec), lanes, replay, cycle)
     shapes = jax.eval_shape(device.init, keys(0))
     memory = device.advance.lower(shapes, 0, 1).compile().memory_analysis()
     ring_bytes = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes.replay))
@@ -171,8 +180,9 @@ def test_actions_are_greedy_or_random_as_epsilon_says(epsilon):
     config = override(preset("fqf", "classic/cartpole"), TINY)
     environment = environments.make("classic/cartpole")
     agent = make_agent(config, environment.spec)
-    cycle = Cycle(Sampling(8, 0.9, 1, 1), 96, 30, 60, lambda step: jnp.array(epsilon))
-    device = make_device_driver(agent, environments.vectorize(environment, 1), cycle)
+    cycle = Cycle(30, 60, 1, lambda step: jnp.array(epsilon), halfway)
+    replay = make_replay(config, environment.spec)
+    device = make_device_driver(agent, environments.vectorize(environment, 1), replay, cycle)
     state, _ = device.warm_up(device.init(keys(2)), 0, 20)
     params = jax.tree.map(lambda leaf: np.asarray(leaf[0]), state.learner.params)
     state, _ = device.advance(state, 20, 1)
@@ -182,8 +192,9 @@ def test_actions_are_greedy_or_random_as_epsilon_says(epsilon):
     assert np.mean(agree) == 1.0 if epsilon == 0 else 0.1 < np.mean(agree) < 0.9
 
 
+@pytest.mark.parametrize("make", [make_uniform, functools.partial(make_prioritized, exponent=0.5, epsilon=0.1)])
 @pytest.mark.parametrize("num_rows", [40, 130])
-def test_an_update_sees_all_written_rows_and_no_other(num_rows):
+def test_an_update_sees_all_written_rows_and_no_other(num_rows, make):
     """An environment that shows its clock, and an agent that reports which clocks it was given."""
     spec = EnvironmentSpec("test/clock", (1,), np.dtype("float32"), 2)
     clock = JittableEnvironment(
@@ -202,9 +213,24 @@ def test_an_update_sees_all_written_rows_and_no_other(num_rows):
     q_values = lambda params, observation, key: jnp.zeros((len(observation), 2))  # noqa: E731
     agent = Agent(lambda key: jnp.zeros(()), q_values, None, loss, optax.identity())
     capacity, n_step = 96, 3
-    cycle = Cycle(Sampling(2_000, 0.9, n_step, 1), capacity, 10, 60, lambda step: jnp.array(0.1))
-    device = make_device_driver(agent, environments.vectorize(clock, 1), cycle)
+    cycle = Cycle(10, 60, 1, lambda step: jnp.array(0.1), halfway)
+    replay = make(spec, capacity, 1, Sampling(2_000, 0.9, n_step, 1))
+    device = make_device_driver(agent, environments.vectorize(clock, 1), replay, cycle)
     state, _ = device.warm_up(device.init(keys(0)), 0, num_rows - 10)
     _, metrics = device.advance(state, num_rows - 10, 1)
     assert float(metrics.update["last"][0]) == num_rows - 1
     assert float(metrics.update["first"][0]) == max(0, num_rows - capacity)
+
+
+@pytest.mark.parametrize("lanes", [1, 8])
+def test_priorities_follow_the_errors_of_the_updates(lanes):
+    """Rows that were drawn carry (error + epsilon) ** exponent, the others still the largest of their time."""
+    device = driver(lanes=lanes, update_period=4, agent="rainbow", num_atoms=5)
+    state, metrics = run(device, [0], num_periods=6)
+    leaves = np.asarray(state.replay.tree.levels[0][0])
+    assert len(np.unique(leaves)) > 5
+    assert np.all(leaves <= state.replay.largest[0])
+    tree = jax.tree.map(lambda leaf: leaf[0], state.replay.tree)
+    ok, why = sumtree.check_valid(tree)
+    assert ok, why
+    assert np.isfinite(metrics.update["categorical_loss"]).all()

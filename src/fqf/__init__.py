@@ -9,7 +9,8 @@
 from typing import Any
 
 from fqf import environments
-from fqf.config import check_names, flatten, override
+from fqf.agents import check_names
+from fqf.config import flatten, override
 from fqf.environments import EnvironmentLike
 from fqf.errors import UserError
 from fqf.policy import Policy

@@ -19,8 +19,8 @@ from rich.console import Console
 from rich.table import Table
 
 from fqf import environments
-from fqf.agents import AGENTS
-from fqf.config import RunConfig, check_names, flatten, override, read_toml
+from fqf.agents import AGENTS, check_names
+from fqf.config import RunConfig, flatten, override, read_toml
 from fqf.errors import Diverged, UserError, nearest
 from fqf.evaluation import Scores
 from fqf.presets import preset
@@ -176,6 +176,9 @@ def parse(kind: Any, prog: str, arguments: list[str], names: list[str], defaults
     for argument in arguments:
         name = re.sub("^no-", "", argument.removeprefix("--").split("=")[0])
         if argument.startswith("--") and name.replace("-", "_") not in (*names, "help"):
+            owners = [agent for agent, entry in AGENTS.items() if name.replace("-", "_") in flatten(entry.config)]
+            if owners and prog == "fqf train":
+                raise UserError(f"--{name} is not an option of this agent; it is one of {', '.join(owners)}")
             flags = ["--" + valid.replace("_", "-") for valid in names]
             raise UserError(f"unknown option {argument.split('=')[0]}; {nearest('--' + name, flags)}")
     errors = io.StringIO()

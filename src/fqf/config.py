@@ -6,7 +6,7 @@ Names are flat: every field of every part is one key of a TOML file and one flag
 import dataclasses
 import math
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar, get_args, get_origin
@@ -46,8 +46,19 @@ class RunConfig(Generic[AgentConfig]):
     """Steps of reward before the bootstrap; the paper: 1 (FQF section 3.3)."""
     frame_stack: int = 1
     """Frames that make one observation; 4 on Atari (Mnih et al. 2015)."""
+    double: bool = False
+    """Let the online network choose the target's action and the target network value it (van Hasselt et al. 2016);
+    the paper: no."""
     replay_capacity: int = 1_000_000
     """Rows of experience kept, over all lanes; 1 million on Atari (Mnih et al. 2015; Dopamine)."""
+    replay: Literal["uniform", "prioritized"] = "uniform"
+    """How transitions are drawn: all alike (the paper), or in proportion to their last error (Schaul et al. 2016)."""
+    priority_exponent: float = 0.5
+    """Prioritized: priorities are errors to this power; 0.6 (Schaul et al. 2016), 0.5 (Rainbow, table 1)."""
+    priority_epsilon: float = 1e-6
+    """Prioritized: added to every error, so that none is never drawn again (Schaul et al. 2016, section 3.3)."""
+    importance_exponent: float = 0.4
+    """Prioritized: how far importance weights correct at the start; it rises to 1 by the end (Schaul et al. 2016)."""
     update_period_steps: int = 4
     """Agent steps per update; 4 on Atari (Mnih et al. 2015; Dopamine)."""
     target_period_steps: int = 8_000
@@ -150,12 +161,6 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise UserError(f"config file {path} is not valid TOML: {error}") from None
 
 
-def check_names(options: Mapping[str, Any], valid: Iterable[str], source: str) -> None:
-    for name in options:
-        if name not in valid:
-            raise UserError(f"unknown key {name!r} in {source}; {nearest(name, valid)}")
-
-
 def to_toml(config: Any) -> str:
     """The whole config: every option by its flat name."""
     return tomli_w.dumps(flatten(config))
@@ -174,17 +179,28 @@ def check(config: RunConfig[Any]) -> None:
             raise UserError(f"{name} is {value!r}, but must be finite")
     counts = ["steps", "lanes", "batch_size", "n_step", "frame_stack", "replay_capacity", "update_period_steps"]
     counts += ["target_period_steps", "evaluation_episodes", "evaluate_every_steps", "log_every_steps", "hidden"]
-    for name in [*counts, "num_fractions", "num_cosines"]:
+    counts += ["num_fractions", "num_cosines", "num_quantiles", "num_target_quantiles", "num_action_quantiles"]
+    for name in counts:
         require(name, options.get(name, 1) >= 1, "at least 1")
     for name in ("seed", "learning_starts_steps", "exploration_decay_steps", "learning_rate"):
         require(name, options[name] >= 0, "0 or more")
-    for name in ("fraction_learning_rate", "entropy_coefficient"):
+    for name in ("fraction_learning_rate", "entropy_coefficient", "noisy_sigma"):
         require(name, options.get(name, 0) >= 0, "0 or more")
-    for name in ("adam_epsilon", "fraction_epsilon", "huber_kappa"):
+    for name in ("adam_epsilon", "fraction_epsilon", "huber_kappa", "priority_epsilon", "max_gradient_norm"):
         require(name, options.get(name, 1) > 0, "greater than 0")
-    for name in ("discount", "exploration_epsilon", "evaluation_epsilon", "fraction_decay", "final_rate_share"):
+    for name in (
+        "discount",
+        "exploration_epsilon",
+        "evaluation_epsilon",
+        "fraction_decay",
+        "final_rate_share",
+        "importance_exponent",
+        "priority_exponent",
+    ):
         require(name, 0 <= options.get(name, 0) <= 1, "between 0 and 1")
     require("seed", config.seed < 2**31, "below 2**31")
+    require("num_atoms", options.get("num_atoms", 2) >= 2, "at least 2")
+    require("v_max", options.get("v_max", 1) > options.get("v_min", 0), f"more than v_min ({options.get('v_min')})")
     require("torso_layers", all(size >= 1 for size in config.network.torso_layers), "sizes of at least 1")
     require("torso_layers", len(config.network.torso_layers) >= 1, "at least one layer")
 

@@ -18,7 +18,7 @@ from fqf import learner
 from fqf.agents.agent import Agent
 from fqf.config import periods
 from fqf.exploration import epsilon_greedy
-from fqf.replay import ring
+from fqf.replay.memory import Replay
 from fqf.replay.nstep import first_stack, push
 from fqf.types import Environment, EpisodeStatistics, Key, RunState, Timestep
 
@@ -27,11 +27,11 @@ from fqf.types import Environment, EpisodeStatistics, Key, RunState, Timestep
 class Cycle:
     """How often things happen, in agent steps, over all lanes."""
 
-    sampling: ring.Sampling
-    replay_capacity: int
     update_period_steps: int
     target_period_steps: int
+    frame_stack: int
     epsilon: Callable[[Int[Array, ""]], Float[Array, ""]]
+    importance_exponent: Callable[[Int[Array, ""]], Float[Array, ""]]
 
 
 class Metrics(NamedTuple):
@@ -56,9 +56,9 @@ class DeviceDriver(NamedTuple):
     updates_per_period: int
 
 
-def make_device_driver(agent: Agent, environment: Environment, cycle: Cycle) -> DeviceDriver:
+def make_device_driver(agent: Agent, environment: Environment, replay: Replay, cycle: Cycle) -> DeviceDriver:
     """The functions take a leading axis of seeds; the counter is outside it, so loops and write heads stay scalar."""
-    num_lanes, frame_stack = environment.num_lanes, cycle.sampling.frame_stack
+    num_lanes, frame_stack = environment.num_lanes, cycle.frame_stack
     steps_per_period, updates_per_period = periods(cycle.update_period_steps, num_lanes)
 
     def init(key):
@@ -66,7 +66,7 @@ def make_device_driver(agent: Agent, environment: Environment, cycle: Cycle) -> 
         environment_state, timestep = environment.init(environment_key)
         return RunState(
             learner=learner.init(agent, learner_key),
-            replay=ring.init(environment.spec, cycle.replay_capacity // num_lanes, num_lanes),
+            replay=replay.init(),
             environment=environment_state,
             timestep=timestep,
             stack=first_stack(timestep, frame_stack),
@@ -77,12 +77,12 @@ def make_device_driver(agent: Agent, environment: Environment, cycle: Cycle) -> 
 
     def interact(state: RunState, vector_step, act) -> RunState:
         environment_state, timestep = environment.step(state.environment, state.action)
-        replay = ring.add(state.replay, state.timestep, state.action, vector_step)
+        experience = replay.add(state.replay, state.timestep, state.action, vector_step)
         stack = push(state.stack, timestep.observation, state.timestep.last, frame_stack)
         key = act_key(state.key, vector_step)
         return state._replace(
             environment=environment_state,
-            replay=replay,
+            replay=experience,
             timestep=timestep,
             stack=stack,
             action=act(state.learner.params, stack, key, (vector_step + 1) * num_lanes),
@@ -99,15 +99,18 @@ def make_device_driver(agent: Agent, environment: Environment, cycle: Cycle) -> 
     def learn(state: RunState, vector_step) -> tuple[RunState, dict[str, Array]]:
         """The updates that are due at this step, and the sums of their metrics."""
 
-        def update(learned, index):
-            sample_key, loss_key = jax.random.split(update_key(state.key, vector_step, index))
-            batch = ring.sample(state.replay, vector_step, sample_key, cycle.sampling)
-            weights = jnp.ones(cycle.sampling.batch_size)
-            learned, _, metrics = learner.update(agent, learned, batch, weights, loss_key)
-            return learned, metrics
+        exponent = cycle.importance_exponent(vector_step * num_lanes)
 
-        learned, metrics = jax.lax.scan(update, state.learner, jnp.arange(updates_per_period))
-        return state._replace(learner=learned), jax.tree.map(lambda values: jnp.sum(values, axis=0), metrics)
+        def update(carry, index):
+            learned, experience = carry
+            sample_key, loss_key = jax.random.split(update_key(state.key, vector_step, index))
+            batch = replay.sample(experience, vector_step, sample_key, exponent)
+            learned, errors, metrics = learner.update(agent, learned, batch.transition, batch.weights, loss_key)
+            return (learned, replay.reprioritize(experience, batch.places, errors)), metrics
+
+        carry, metrics = jax.lax.scan(update, (state.learner, state.replay), jnp.arange(updates_per_period))
+        state = state._replace(learner=carry[0], replay=carry[1])
+        return state, jax.tree.map(lambda values: jnp.sum(values, axis=0), metrics)
 
     def sync_target(state: RunState, vector_step) -> RunState:
         """Whenever the agent steps of this period reached a multiple of the target's period."""

@@ -13,9 +13,9 @@ import safetensors
 import safetensors.numpy
 from flax.traverse_util import flatten_dict, unflatten_dict
 
-from fqf.agents import make_agent, observation_shape, whole_config
+from fqf.agents import check_names, make_agent, observation_shape, whole_config
 from fqf.agents.agent import mean
-from fqf.config import RunConfig, check, check_names, flatten, override, read_toml, to_toml
+from fqf.config import RunConfig, check, flatten, override, read_toml, to_toml
 from fqf.errors import UserError
 from fqf.files import write_whole
 from fqf.types import EnvironmentSpec, PyTree, ReturnDistribution

@@ -3,7 +3,7 @@
 from typing import Any
 
 from fqf import environments
-from fqf.agents import whole_config
+from fqf.agents import AGENTS, whole_config
 from fqf.config import RunConfig, override
 from fqf.environments import toy
 from fqf.errors import UserError, nearest
@@ -75,9 +75,36 @@ PRESETS: dict[str, dict[str, Any]] = {
 }
 
 
+# What an agent needs on a family beside what all have there.
+FOR_AGENTS: dict[str, dict[str, dict[str, Any]]] = {
+    "classic": {
+        # Returns lie between -100 and 100, as gamma is 0.99 and rewards are 1 or -1 a step.
+        "c51": {"v_min": -100.0, "v_max": 100.0},
+        "rainbow": {"v_min": -100.0, "v_max": 100.0, "n_step": 10},
+        "qr_dqn": {"num_quantiles": 32},
+        "iqn": {"num_quantiles": 8, "num_target_quantiles": 8, "num_action_quantiles": 32},
+        "fqf_rainbow": {"n_step": 10},
+    },
+    "minatar": {
+        # Rewards are never negative, and 30 is more than any of the games' discounted returns.
+        "c51": {"v_min": 0.0, "v_max": 30.0},
+        "rainbow": {"v_min": 0.0, "v_max": 30.0},
+        "qr_dqn": {"num_quantiles": 32},
+        "iqn": {"num_quantiles": 8, "num_target_quantiles": 8, "num_action_quantiles": 32},
+    },
+    "toy": {
+        # The exponential law has no largest return; 0.5 % lies above 5.3.
+        "c51": {"v_min": 0.0, "v_max": 8.0},
+        "rainbow": {"v_min": 0.0, "v_max": 8.0},
+    },
+}
+
+
 def preset(agent: str, env: str, family: str | None = None) -> RunConfig[Any]:
     """The settings of an agent on an environment before anybody overrides them; `family` serves ids of users' own."""
     config = whole_config(agent)
     if family is None and env not in environments.IDS:
         raise UserError(f"unknown environment {env!r}; {nearest(env, environments.IDS)}")
-    return override(config, PRESETS[family or environments.family(env)] | {"env": env})
+    family = family or environments.family(env)
+    own = FOR_AGENTS.get(family, {}).get(agent, {})
+    return override(config, {**PRESETS[family], **AGENTS[agent].settings, **own, "env": env})

@@ -25,6 +25,7 @@ from fqf.evaluation import Episodes, Scores, evaluation_key, make_evaluate, make
 from fqf.exploration import linear_epsilon
 from fqf.policy import Policy, load_policy
 from fqf.progress import Progress
+from fqf.replay.memory import Replay, make_prioritized, make_uniform
 from fqf.replay.ring import Sampling
 from fqf.report.figure import draw_run
 from fqf.rundir import RunDirectory, provenance, refuse_existing, run_path
@@ -101,20 +102,31 @@ def assemble(config: RunConfig[Any], environment: JittableEnvironment) -> Parts:
     agent = make_agent(config, environment.spec)
     epsilon = linear_epsilon(config.exploration_epsilon, warm_up_steps(config), config.exploration_decay_steps)
     cycle = Cycle(
-        sampling=Sampling(config.batch_size, config.discount, config.n_step, config.frame_stack),
-        replay_capacity=config.replay_capacity,
         update_period_steps=config.update_period_steps,
         target_period_steps=config.target_period_steps,
+        frame_stack=config.frame_stack,
         epsilon=epsilon,
+        importance_exponent=lambda step: (
+            config.importance_exponent + (1 - config.importance_exponent) * step / config.steps
+        ),
     )
+    lanes = environments.vectorize(environment, config.lanes)
     examiners = environments.vectorize(environment, config.evaluation_episodes)
     return Parts(
         spec=environment.spec,
-        driver=make_device_driver(agent, environments.vectorize(environment, config.lanes), cycle),
+        driver=make_device_driver(agent, lanes, make_replay(config, environment.spec), cycle),
         evaluate=make_evaluate(agent, examiners, config.evaluation_epsilon, config.frame_stack),
         trace=make_trace(agent, environments.vectorize(environment, 1), config.frame_stack),
         epsilon=epsilon,
     )
+
+
+def make_replay(config: RunConfig[Any], spec: EnvironmentSpec) -> Replay:
+    how = Sampling(config.batch_size, config.discount, config.n_step, config.frame_stack)
+    if config.replay == "uniform":
+        return make_uniform(spec, config.replay_capacity, config.lanes, how)
+    exponent, epsilon = config.priority_exponent, config.priority_epsilon
+    return make_prioritized(spec, config.replay_capacity, config.lanes, how, exponent, epsilon)
 
 
 class Chunk(NamedTuple):

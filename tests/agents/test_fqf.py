@@ -11,7 +11,7 @@ import pytest
 from reference.naive_fqf import NaiveNetwork, edges, naive_losses
 
 from fqf import learner
-from fqf.agents.agent import Optimization, mean
+from fqf.agents.agent import Optimization, Setting, mean
 from fqf.agents.fqf import FQFConfig, make_fqf
 from fqf.networks.torsos import NetworkConfig
 from fqf.types import EnvironmentSpec, Transition
@@ -34,9 +34,8 @@ BATCH = Transition(
 
 @functools.cache
 def make(num_actions=4, **changes):
-    agent = make_fqf(
-        SPEC._replace(num_actions=num_actions), dataclasses.replace(CONFIG, **changes), NETWORK, OPTIMIZATION
-    )
+    setting = Setting(SPEC._replace(num_actions=num_actions), NETWORK, OPTIMIZATION, double=False)
+    agent = make_fqf(setting, dataclasses.replace(CONFIG, **changes))
     compiled = {name: jax.jit(getattr(agent, name)) for name in ("init", "q_values", "distribution", "loss")}
     return agent._replace(**compiled)
 

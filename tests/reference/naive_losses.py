@@ -50,6 +50,22 @@ def naive_qr_dqn_loss(quantiles: Numbers, targets: Numbers) -> float:
     return total
 
 
+def naive_categorical_projection(values: Numbers, probabilities: Numbers, support: Numbers) -> np.ndarray:
+    """Algorithm 1 of C51: each atom is clipped to the grid, then split between floor and ceiling."""
+    spacing = support[1] - support[0]
+    projected = np.zeros(len(support))
+    for value, probability in zip(values, probabilities, strict=True):
+        position = (min(max(float(value), support[0]), support[-1]) - support[0]) / spacing
+        nearest = round(position)
+        if abs(position - nearest) < 1e-9:
+            projected[nearest] += probability
+            continue
+        lower = math.floor(position)
+        projected[lower] += probability * (lower + 1 - position)
+        projected[lower + 1] += probability * (position - lower)
+    return projected
+
+
 def naive_entropy(widths: Numbers) -> float:
     return -sum(float(width) * math.log(width) for width in widths if width > 0)
 

@@ -8,7 +8,8 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Int, Shaped
 
-from fqf.types import Key, LossOutput, PyTree, ReturnDistribution, Transition
+from fqf.networks.torsos import NetworkConfig
+from fqf.types import EnvironmentSpec, Key, LossOutput, PyTree, ReturnDistribution, Transition
 
 
 class Agent(NamedTuple):
@@ -21,6 +22,16 @@ class Agent(NamedTuple):
     """The whole return of every action, [B, A, N], with nothing random in it: what evaluation and plots read."""
     loss: Callable[[PyTree, PyTree, Transition, Key], LossOutput]
     optimizer: optax.GradientTransformation
+
+
+class Setting(NamedTuple):
+    """What every agent is given beside its own config."""
+
+    spec: EnvironmentSpec
+    network: NetworkConfig
+    optimization: "Optimization"
+    double: bool
+    """Whether the online network chooses the target's action (van Hasselt et al. 2016), or the target network."""
 
 
 class Optimization(NamedTuple):

@@ -11,14 +11,13 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from fqf.agents.agent import Agent, Optimization, bellman, mean, pick
+from fqf.agents.agent import Agent, Setting, bellman, mean, pick
 from fqf.agents.optimizers import centred_rmsprop
 from fqf.losses.fraction import entropy, pull_back, w1_gradient
 from fqf.losses.quantile import quantile_huber
 from fqf.networks.fractions import make_fraction_source, shift
 from fqf.networks.quantile import make_quantile_network
-from fqf.networks.torsos import NetworkConfig
-from fqf.types import EnvironmentSpec, LossOutput, ReturnDistribution
+from fqf.types import LossOutput, ReturnDistribution
 
 
 @dataclass(frozen=True)
@@ -49,9 +48,9 @@ class FQFConfig:
     """Train F at the midpoints (the paper), also at the edges, or at either set by a coin (correction 2)."""
 
 
-def make_fqf(spec: EnvironmentSpec, config: FQFConfig, network: NetworkConfig, optimization: Optimization) -> Agent:
-    num_fractions = config.num_fractions
-    quantile_network = make_quantile_network(spec, network, config.num_cosines)
+def make_fqf(setting: Setting, config: FQFConfig) -> Agent:
+    num_fractions, optimization = config.num_fractions, setting.optimization
+    quantile_network = make_quantile_network(setting.spec, setting.network, config.num_cosines)
     source = make_fraction_source(config.fractions, num_fractions)
 
     def init(key):
@@ -71,10 +70,11 @@ def make_fqf(spec: EnvironmentSpec, config: FQFConfig, network: NetworkConfig, o
     def q_values(params, observation, key):
         return mean(quantile_function(params, observation, key)[2])
 
-    def bellman_target(target_params, batch, current, key):
+    def bellman_target(params, target_params, batch, current, key):
         """Atoms of r + discount F'(x', a*) and their weights; a* is one action for all quantiles."""
         psi, own, distribution = quantile_function(target_params, batch.next_observation, key)
-        greedy = jnp.argmax(mean(distribution), axis=1)
+        chooser = quantile_function(params, batch.next_observation, key)[2] if setting.double else distribution
+        greedy = jnp.argmax(mean(chooser), axis=1)
         if config.target_fractions == "next":
             asked, values = own, distribution.values
         else:
@@ -109,7 +109,7 @@ def make_fqf(spec: EnvironmentSpec, config: FQFConfig, network: NetworkConfig, o
             return pick(quantile_network.values(params, psi, taus), batch.action)
 
         trained, values, quantiles, edge_quantiles = ask(F, current, coin_key)
-        targets, weights = jax.lax.stop_gradient(bellman_target(target_params, batch, current, target_key))
+        targets, weights = jax.lax.stop_gradient(bellman_target(params, target_params, batch, current, target_key))
         scale = num_fractions / trained.shape[1]
         huber = jax.vmap(quantile_huber, in_axes=(0, 0, 0, 0, None))
         quantile_loss = scale * huber(values, trained, targets, weights, config.huber_kappa)

@@ -1,4 +1,4 @@
-"""From features to the values of all actions."""
+"""From features to the values of all actions, and how such values are put together."""
 
 import flax.linen as nn
 import jax
@@ -8,7 +8,7 @@ from fqf.networks.layers import Dense
 
 
 class ValueHead(nn.Module):
-    """One hidden layer, one output per action. Leading axes are free: [B, D] -> [B, A], [B, N, D] -> [B, N, A]."""
+    """One hidden layer, then one output per action. Leading axes are free: [B, D] -> [B, A], [B, N, D] -> [B, N, A]."""
 
     hidden: int
     num_actions: int
@@ -17,3 +17,16 @@ class ValueHead(nn.Module):
     def __call__(self, features: Float[Array, "*axes D"]) -> Float[Array, "*axes A"]:
         hidden = jax.nn.relu(Dense(self.hidden)(features))
         return Dense(self.num_actions)(hidden)
+
+
+class AtomHead(nn.Module):
+    """One hidden layer, then `num_atoms` outputs per action: [B, D] -> [B, A, N]."""
+
+    hidden: int
+    num_actions: int
+    num_atoms: int
+
+    @nn.compact
+    def __call__(self, features: Float[Array, "B D"]) -> Float[Array, "B A N"]:
+        outputs = ValueHead(self.hidden, self.num_actions * self.num_atoms)(features)
+        return outputs.reshape(len(features), self.num_actions, self.num_atoms)
