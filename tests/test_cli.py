@@ -91,6 +91,28 @@ def test_train_then_evaluate(capsys, tmp_path):
     assert main([*arguments.split(), "--overwrite"]) == 0
 
 
+def test_fractions_compares_four_sources(capsys, tmp_path):
+    arguments = f"fractions {FAST} --torso-layers 5 --runs {tmp_path} --quiet --seeds 2".split()
+    assert main(arguments) == 0
+    text = capsys.readouterr().out
+    assert all(word in text for word in ("proposed", "frozen", "uniform", "random", "picture"))
+    for kind in ("proposed", "frozen", "uniform", "random"):
+        config = (tmp_path / "fractions" / kind / "fqf" / "classic.cartpole" / "seed1" / "config.toml").read_text()
+        assert f'fractions = "{kind}"' in config
+    assert (tmp_path / "fractions" / "fqf.classic.cartpole.png").read_bytes().startswith(b"\x89PNG")
+    assert main(arguments) == 2
+    assert "exists" in capsys.readouterr().err
+    assert main(["fractions", "--agent", "dqn", "--runs", str(tmp_path)]) == 2
+    assert "dqn has no fractions to choose; agents that have: fqf, fqf_consistent" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("agent", ["dqn", "c51", "fqf_rainbow"])
+def test_every_kind_of_agent_trains_and_is_drawn(agent, tmp_path):
+    arguments = "--steps 300 --learning-starts-steps 100 --hidden 8 --batch-size 8 --evaluation-episodes 4 --quiet"
+    assert main(f"train --agent {agent} --runs {tmp_path} --torso-layers 5 {arguments}".split()) == 0
+    assert (tmp_path / agent / "classic.cartpole" / "seed0" / "figure.png").read_bytes().startswith(b"\x89PNG")
+
+
 def test_the_command_is_installed():
     answer = subprocess.run([sys.executable, "-m", "fqf.cli", "trian"], capture_output=True, text=True, timeout=120)
     assert answer.returncode == 2

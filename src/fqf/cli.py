@@ -10,9 +10,9 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, get_args, get_type_hints
 
 import tyro
 from rich.console import Console
@@ -24,7 +24,8 @@ from fqf.config import RunConfig, flatten, override, read_toml
 from fqf.errors import Diverged, UserError, nearest
 from fqf.evaluation import Scores
 from fqf.presets import preset
-from fqf.rundir import append_evaluation
+from fqf.report.figure import draw_curves
+from fqf.rundir import append_evaluation, refuse_existing, run_path
 from fqf.train import Launch, Run, launch, load
 from fqf.train import evaluate as score
 
@@ -44,6 +45,8 @@ Fully Parameterized Quantile Function (FQF) for distributional reinforcement lea
 commands:
   train       train an agent:             fqf train --agent fqf --env classic/cartpole --seed 0
   evaluate    score a trained policy:     fqf evaluate runs/fqf/classic.cartpole/seed0
+  fractions   compare FQF's fractions (proposed, frozen, uniform, random), everything else equal:
+                                          fqf fractions --env minatar/breakout --seeds 3
 
 agents:       {", ".join(AGENTS)}
 environments: {_by_family()}
@@ -80,7 +83,7 @@ class EvaluateOptions:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if arguments is None else arguments)
-    commands: dict[str, Callable[[list[str]], None]] = {"train": train, "evaluate": evaluate}
+    commands: dict[str, Callable[[list[str]], None]] = {"train": train, "evaluate": evaluate, "fractions": fractions}
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         print(HELP, end="")
         return 0
@@ -109,7 +112,7 @@ def train(arguments: list[str]) -> None:
     report(options, runs)
 
 
-def read_train_options(arguments: list[str]) -> TrainOptions[Any]:
+def read_train_options(arguments: list[str], prog: str = "fqf train") -> TrainOptions[Any]:
     """Preset of the agent and environment, then the config file, then the flags."""
     first = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     for name in ("--agent", "--env", "--config"):
@@ -124,7 +127,30 @@ def read_train_options(arguments: list[str]) -> TrainOptions[Any]:
     defaults = override(defaults, from_file | {"agent": agent, "env": env})
     # The type of the agent's own options is known only now; with it every one of them becomes a flag.
     kind: Any = TrainOptions[type(defaults.run.algorithm)]  # type: ignore[misc]
-    return parse(kind, "fqf train", arguments, [*names, "config"], defaults)
+    return parse(kind, prog, arguments, [*names, "config"], defaults)
+
+
+def fractions(arguments: list[str]) -> None:
+    """The ablation that the paper leaves open: where do fractions have to come from?"""
+    options = read_train_options(arguments, "fqf fractions")
+    if "fractions" not in flatten(options.run):
+        owners = [agent for agent, entry in AGENTS.items() if "fractions" in flatten(entry.config)]
+        raise UserError(f"{options.run.agent} has no fractions to choose; agents that have: {', '.join(owners)}")
+    kinds = get_args(get_type_hints(type(options.run.algorithm))["fractions"])
+    configs = {kind: override(options.run, {"fractions": kind}) for kind in kinds}
+    launches = {kind: replace(options.launch, runs=options.launch.runs / "fractions" / kind) for kind in kinds}
+    for kind, config in configs.items():  # all of them before the first hour is spent
+        for seed in range(config.seed, config.seed + options.launch.seeds):
+            refuse_existing(run_path(launches[kind].runs, replace(config, seed=seed)), options.launch.overwrite)
+    runs = {kind: launch(config, launches[kind]) for kind, config in configs.items()}
+    table = Table("fractions", "final return, mean over seeds", "smallest", "largest", box=None)
+    for kind, group in runs.items():
+        scores = [run.after.mean for run in group]
+        table.add_row(kind, *(f"{value:.4g}" for value in (sum(scores) / len(scores), min(scores), max(scores))))
+    Console(highlight=False).print(table)
+    name = f"{options.run.agent}.{options.run.env.replace('/', '.')}.png"
+    paths = {kind: [run.path for run in group] for kind, group in runs.items()}
+    print(f"\npicture:   {draw_curves(paths, options.launch.runs / 'fractions' / name)}")
 
 
 def report(options: TrainOptions[Any], runs: list[Run]) -> None:
@@ -177,7 +203,7 @@ def parse(kind: Any, prog: str, arguments: list[str], names: list[str], defaults
         name = re.sub("^no-", "", argument.removeprefix("--").split("=")[0])
         if argument.startswith("--") and name.replace("-", "_") not in (*names, "help"):
             owners = [agent for agent, entry in AGENTS.items() if name.replace("-", "_") in flatten(entry.config)]
-            if owners and prog == "fqf train":
+            if owners and prog != "fqf evaluate":
                 raise UserError(f"--{name} is not an option of this agent; it is one of {', '.join(owners)}")
             flags = ["--" + valid.replace("_", "-") for valid in names]
             raise UserError(f"unknown option {argument.split('=')[0]}; {nearest('--' + name, flags)}")

@@ -3,6 +3,7 @@
 import csv
 import json
 import tomllib
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -58,17 +59,54 @@ def draw_learning_curve(axis: Axes, path: Path) -> None:
     axis.grid(alpha=0.25)
 
 
+def draw_curves(groups: Mapping[str, Sequence[Path]], target: Path) -> Path:
+    """Evaluation curves of several groups of runs, such as agents: mean over a group's seeds, and their range."""
+    figure = Figure(figsize=(7, 4.4), layout="constrained")
+    axis = figure.subplots()
+    for number, (name, paths) in enumerate(groups.items()):
+        curves = [evaluation_curve(path) for path in paths]
+        steps, means = curves[0][0], np.array([curve[1] for curve in curves])
+        color, style = COLORS[number % len(COLORS)], ("-", "--")[number // len(COLORS) % 2]
+        axis.plot(steps, means.mean(axis=0), style, color=color, label=f"{name} ({len(paths)})")
+        axis.fill_between(steps, means.min(axis=0), means.max(axis=0), color=color, alpha=0.12, linewidth=0)
+    config = tomllib.loads((next(iter(groups.values()))[0] / "config.toml").read_text())
+    axis.set_title(f"{config['env']}: evaluation, mean and range over seeds", fontsize=11)
+    axis.set_xlabel("agent steps")
+    axis.set_ylabel("return of an episode")
+    axis.legend(fontsize=8, frameon=False)
+    axis.grid(alpha=0.25)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(target, dpi=130)
+    return target
+
+
+def evaluation_curve(path: Path) -> tuple[list[int], list[float]]:
+    """Steps and mean scores of the evaluations that belong to a run's training."""
+    with (path / "evaluations.csv").open() as file:
+        rows = [row for row in csv.DictReader(file) if row["source"] == "train"]
+    return [int(row["step"]) for row in rows], [float(row["mean"]) for row in rows]
+
+
 def draw_quantiles(axis: Axes, probabilities: list[list[float]], values: list[list[float]]) -> None:
-    """One staircase per action; the edges of the fractions are ticks along the bottom."""
+    """One staircase per action, for DQN a line. If all actions share their fractions, the edges are ticks along the
+    bottom; if each has probabilities of its own on a grid of values, as in C51, its atoms are dots."""
+    shared = bool(np.ptp(np.asarray(probabilities), axis=0).max() == 0)
     for action, (widths, heights) in enumerate(zip(probabilities, values, strict=True)):
         taus = np.concatenate([[0.0], np.cumsum(widths)])
         color = COLORS[action % len(COLORS)]
         axis.stairs(heights, taus, baseline=None, color=color, linewidth=1.6, label=f"action {action}")
         mean = float(np.dot(widths, heights))
         axis.axhline(mean, color=color, linewidth=0.8, linestyle=":")
-    axis.plot(taus, np.zeros_like(taus), "|", color="black", markersize=9, transform=axis.get_xaxis_transform())
+        if not shared:
+            seen = np.asarray(widths) > 0.002
+            middles = (taus[1:] + taus[:-1]) / 2
+            axis.plot(middles[seen], np.asarray(heights)[seen], "o", color=color, markersize=3)
+    if shared and len(probabilities[0]) > 1:
+        axis.plot(taus, np.zeros_like(taus), "|", color="black", markersize=9, transform=axis.get_xaxis_transform())
+        axis.set_xlabel("fraction tau (| edges)")
+    else:
+        axis.set_xlabel("fraction tau")
     axis.set_xlim(0, 1)
-    axis.set_xlabel("fraction tau (| proposed)")
     axis.grid(alpha=0.25)
 
 

@@ -1,0 +1,98 @@
+"""Every agent on one game, with the family's presets: scores, curves and speed.
+
+    .venv/bin/python studies/games.py cartpole [--agents dqn fqf] [--runs runs/games]
+    .venv/bin/python studies/games.py breakout
+
+Finished runs are kept and not repeated, so the study can be stopped and started again. It writes
+docs/results/<game>.md, .json and .png after every agent.
+"""
+
+import argparse
+import json
+from pathlib import Path
+
+import numpy as np
+
+import fqf
+from fqf.agents import AGENTS
+from fqf.report.figure import draw_curves, evaluation_curve
+from fqf.rundir import provenance
+
+GAMES = {  # environment, seeds, score that counts as solved, steps
+    "cartpole": ("classic/cartpole", 5, 475.0, 100_000),
+    "breakout": ("minatar/breakout", 1, 2.0, 300_000),
+}
+
+
+def train(env: str, agent: str, seeds: int, steps: int, runs: Path) -> list[Path]:
+    paths = [runs / agent / env.replace("/", ".") / f"seed{seed}" for seed in range(seeds)]
+    missing = [seed for seed, path in enumerate(paths) if not (path / "summary.json").is_file()]
+    if missing:
+        first = missing[0]
+        fqf.train_seeds(env, agent, seed=first, seeds=seeds - first, steps=steps, runs=runs, overwrite=True)
+    return paths
+
+
+def summarize(paths: list[Path], bar: float) -> dict:
+    summaries = [json.loads((path / "summary.json").read_text()) for path in paths]
+    reached = []
+    for path in paths:
+        steps, means = evaluation_curve(path)
+        reached.append(next((step for step, mean in zip(steps, means, strict=True) if mean >= bar), None))
+    return {
+        "final": [summary["after"]["mean"] for summary in summaries],
+        "best": [summary["best"]["mean"] for summary in summaries],
+        "steps_to_bar": reached,
+        "steps_per_second": float(np.median([summary["steps_per_second"] for summary in summaries])),
+        "commits": sorted({summary["commit"] for summary in summaries}),
+    }
+
+
+def write(game: str, results: dict, paths: dict[str, list[Path]], out: Path, facts: dict) -> None:
+    env, seeds, bar, steps = GAMES[game]
+    lines = [
+        f"# Every agent on `{env}`",
+        "",
+        f"{steps:,} steps, {seeds} seed{'s' if seeds > 1 else ''} (0 to {seeds - 1}) side by side, "
+        "presets of the family; final policies, mean of 100 fresh evaluation episodes.",
+        f"Printed by `.venv/bin/python studies/games.py {game}` (JAX {facts['versions']['jax']}, CPU, two cores; "
+        "the commit of every run is in its row).",
+        "",
+        f"| agent | final score per seed | at least {bar:g} | first evaluation at {bar:g} or more, steps | "
+        "frames/s of one seed | commit |",
+        "|---|---|---|---|---|---|",
+    ]
+    for agent, result in results.items():
+        final = ", ".join(f"{score:.4g}" for score in result["final"])
+        first = ", ".join("never" if step is None else f"{step:,}" for step in result["steps_to_bar"])
+        solved = sum(score >= bar for score in result["final"])
+        commits = ", ".join(f"`{commit}`" for commit in result["commits"])
+        speed = f"{result['steps_per_second']:.0f}"
+        lines.append(f"| `{agent}` | {final} | {solved} of {seeds} | {first} | {speed} | {commits} |")
+    lines += ["", f"![Learning curves](agents_{game}.png)", ""]
+    (out / f"{game}.md").write_text("\n".join(lines))
+    (out / f"{game}.json").write_text(json.dumps({"results": results, **facts}, indent=1) + "\n")
+    draw_curves(paths, out / f"agents_{game}.png")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("game", choices=GAMES)
+    parser.add_argument("--agents", nargs="*", default=list(AGENTS), choices=list(AGENTS))
+    parser.add_argument("--runs", type=Path, default=Path("runs/games"))
+    parser.add_argument("--out", type=Path, default=Path("docs/results"))
+    arguments = parser.parse_args()
+    env, seeds, bar, steps = GAMES[arguments.game]
+    facts = provenance()
+    results: dict[str, dict] = {}
+    paths: dict[str, list[Path]] = {}
+    for agent in arguments.agents:
+        print(agent, flush=True)
+        paths[agent] = train(env, agent, seeds, steps, arguments.runs)
+        results[agent] = summarize(paths[agent], bar)
+        print(" ", results[agent], flush=True)
+        write(arguments.game, results, paths, arguments.out, facts)
+
+
+if __name__ == "__main__":
+    main()
