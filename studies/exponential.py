@@ -11,10 +11,10 @@ import json
 from pathlib import Path
 
 import numpy as np
-from matplotlib.figure import Figure
 
 import fqf
 from fqf.laws import EXPONENTIAL, compare
+from fqf.report.figure import draw_staircases
 from fqf.rundir import provenance
 
 VARIANTS = {
@@ -41,13 +41,11 @@ LONG_STEPS = 5_120 + 64 * 200_000
 
 def staircase(policy: fqf.Policy) -> tuple[np.ndarray, np.ndarray]:
     distribution = policy.distribution(np.ones(1))
-    taus = np.concatenate([[0.0], np.cumsum(distribution.probabilities[0], dtype=np.float64)])
-    return taus, np.asarray(distribution.values[0], np.float64)
+    return distribution.probabilities[0], distribution.values[0]
 
 
 def measure(policy: fqf.Policy) -> dict[str, float]:
-    distribution = policy.distribution(np.ones(1))
-    return compare(EXPONENTIAL.quantile, distribution.probabilities[0], distribution.values[0])._asdict()
+    return compare(EXPONENTIAL.quantile, *staircase(policy))._asdict()
 
 
 def policies(agent: str, options: dict, seeds: int, runs: Path) -> list[fqf.Policy]:
@@ -65,23 +63,6 @@ def spread(numbers: list[float]) -> str:
     return f"{np.mean(numbers):.4f} ({min(numbers):.4f}-{max(numbers):.4f})"
 
 
-def draw(trained: dict[str, fqf.Policy], path: Path) -> None:
-    figure = Figure(figsize=(4 * len(trained), 3.8), layout="constrained")
-    grid = np.linspace(0, 0.995, 600)
-    for axis, (name, policy) in zip(figure.subplots(1, len(trained), sharey=True), trained.items(), strict=True):
-        taus, values = staircase(policy)
-        numbers = measure(policy)
-        axis.plot(grid, EXPONENTIAL.quantile(grid), color="black", linewidth=1, label="truth: Exponential(1)")
-        axis.stairs(values, taus, baseline=None, color="#d55e00", linewidth=1.8, label="learned staircase")
-        axis.plot(taus, np.zeros_like(taus), "|", color="black", markersize=10, transform=axis.get_xaxis_transform())
-        axis.set_title(f"{name}\nW1 {numbers['w1']:.3f}, mean {numbers['mean']:.3f}", fontsize=10)
-        axis.set_xlabel("fraction tau (| learned edges)")
-        axis.grid(alpha=0.25)
-    figure.axes[0].set_ylabel("return")
-    figure.axes[0].legend(frameon=False, fontsize=9)
-    figure.savefig(path, dpi=120)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=Path, default=Path("runs/exponential"))
@@ -91,7 +72,7 @@ def main() -> None:
     facts = provenance()
 
     results: dict[str, dict[str, list[dict[str, float]]]] = {name: {} for name in VARIANTS}
-    shown: dict[str, fqf.Policy] = {}
+    shown: dict[str, tuple[np.ndarray, np.ndarray]] = {}
     for setting, (options, seeds) in SETTINGS.items():
         for number, (name, (agent, changes)) in enumerate(VARIANTS.items()):
             print(f"{setting}: {name}", flush=True)
@@ -99,9 +80,10 @@ def main() -> None:
             trained = policies(agent, {**options, **changes}, seeds, directory)
             results[name][setting] = [measure(policy) for policy in trained]
             if setting == "N = 8, kappa = 0.05" and name in SHOWN:
-                shown[SHOWN[name]] = sorted(trained, key=lambda policy: measure(policy)["w1"])[seeds // 2]
+                median = sorted(trained, key=lambda policy: measure(policy)["w1"])[seeds // 2]
+                shown[SHOWN[name]] = staircase(median)
         write(results, [], facts, arguments.out)
-        draw(shown, arguments.out / "exponential.png")
+        draw_staircases(shown, EXPONENTIAL, arguments.out / "exponential.png")
     print("200,000 updates", flush=True)
     long = policies("fqf_consistent", {"steps": LONG_STEPS}, 2, arguments.runs / "long")
     write(results, [measure(policy) for policy in long], facts, arguments.out)

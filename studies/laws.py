@@ -10,10 +10,10 @@ import json
 from pathlib import Path
 
 import numpy as np
-from matplotlib.figure import Figure
 
 import fqf
 from fqf.laws import LAWS, compare
+from fqf.report.figure import draw_staircases
 from fqf.rundir import provenance
 
 SEEDS = 3
@@ -39,25 +39,13 @@ def policies(env: str, agent: str, options: dict, runs: Path) -> list[fqf.Policy
     return [fqf.load(path) for path in paths]
 
 
-def measure(policy: fqf.Policy, env: str) -> dict[str, float]:
+def staircase(policy: fqf.Policy) -> tuple[np.ndarray, np.ndarray]:
     distribution = policy.distribution(np.ones(1))
-    return compare(LAWS[env][0].quantile, distribution.probabilities[0], distribution.values[0])._asdict()
+    return distribution.probabilities[0], distribution.values[0]
 
 
-def draw(shown: dict[str, fqf.Policy], env: str, path: Path) -> None:
-    figure = Figure(figsize=(3.4 * len(shown), 3.6), layout="constrained")
-    grid = np.linspace(0, 0.995, 600)
-    for axis, (name, policy) in zip(figure.subplots(1, len(shown), sharey=True), shown.items(), strict=True):
-        distribution = policy.distribution(np.ones(1))
-        taus = np.concatenate([[0.0], np.cumsum(distribution.probabilities[0], dtype=np.float64)])
-        axis.plot(grid, LAWS[env][0].quantile(grid), color="black", linewidth=1, label="truth")
-        axis.stairs(distribution.values[0], taus, baseline=None, color="#d55e00", linewidth=1.8, label="learned")
-        axis.set_title(f"{name}: W1 {measure(policy, env)['w1']:.3f}", fontsize=10)
-        axis.set_xlabel("fraction tau")
-        axis.grid(alpha=0.25)
-    figure.axes[0].set_ylabel("return")
-    figure.axes[0].legend(frameon=False, fontsize=9)
-    figure.savefig(path, dpi=120)
+def measure(policy: fqf.Policy, env: str) -> dict[str, float]:
+    return compare(LAWS[env][0].quantile, *staircase(policy))._asdict()
 
 
 def main() -> None:
@@ -73,9 +61,10 @@ def main() -> None:
                 trained = policies(env, agent, options, arguments.runs / f"N{count}")
                 results.setdefault(name, {})[f"{env}, N = {count}"] = [measure(policy, env) for policy in trained]
                 if env == "toy/exponential" and count == 8:
-                    shown[name] = sorted(trained, key=lambda policy: measure(policy, "toy/exponential")["w1"])[1]
+                    median = sorted(trained, key=lambda policy: measure(policy, "toy/exponential")["w1"])[1]
+                    shown[name] = staircase(median)
             write(results, facts, arguments.out)
-    draw(shown, "toy/exponential", arguments.out / "laws.png")
+    draw_staircases(shown, LAWS["toy/exponential"][0], arguments.out / "laws.png")
 
 
 def write(results: dict, facts: dict, out: Path) -> None:

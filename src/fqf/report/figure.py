@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from fqf.laws import LAWS, compare
+from fqf.laws import LAWS, Law, compare
 
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 
@@ -118,3 +118,23 @@ def draw_laws(axis: Axes, env: str, probabilities: list[list[float]], values: li
         axis.plot(grid, law.quantile(grid), color="black", linewidth=1, label=f"truth: {law.name}")
         distances.append(compare(law.quantile, np.asarray(widths), np.asarray(heights)).w1)
     axis.set_title("W1 to the truth " + ", ".join(f"{distance:.4f}" for distance in distances), fontsize=10)
+
+
+def draw_staircases(staircases: Mapping[str, tuple[np.ndarray, np.ndarray]], law: Law, target: Path) -> Path:
+    """Learned distributions (probabilities and values) side by side, each against the quantile function of a law."""
+    figure = Figure(figsize=(3.6 * len(staircases), 3.8), layout="constrained")
+    grid = np.linspace(0, 0.995, 600)
+    axes = figure.subplots(1, len(staircases), sharey=True, squeeze=False)[0]
+    for axis, (name, (probabilities, values)) in zip(axes, staircases.items(), strict=True):
+        taus = np.concatenate([[0.0], np.cumsum(probabilities, dtype=np.float64)])
+        numbers = compare(law.quantile, probabilities, values)
+        axis.plot(grid, law.quantile(grid), color="black", linewidth=1, label=f"truth: {law.name}")
+        axis.stairs(values, taus, baseline=None, color=COLORS[1], linewidth=1.8, label="learned staircase")
+        axis.plot(taus, np.zeros_like(taus), "|", color="black", markersize=10, transform=axis.get_xaxis_transform())
+        axis.set_title(f"{name}\nW1 {numbers.w1:.3f}, mean {numbers.mean:.3f}", fontsize=10)
+        axis.set_xlabel("fraction tau (| learned edges)")
+        axis.grid(alpha=0.25)
+    axes[0].set_ylabel("return")
+    axes[0].legend(frameon=False, fontsize=9)
+    figure.savefig(target, dpi=120)
+    return target
