@@ -94,11 +94,13 @@ def draw_quantiles(axis: Axes, probabilities: list[list[float]], values: list[li
     for action, (widths, heights) in enumerate(zip(probabilities, values, strict=True)):
         taus = np.concatenate([[0.0], np.cumsum(widths)])
         color = COLORS[action % len(COLORS)]
-        axis.stairs(heights, taus, baseline=None, color=color, linewidth=1.6, label=f"action {action}")
+        seen = np.flatnonzero(np.asarray(widths) > min(0.002, max(widths) / 2))
+        shown = slice(seen[0], seen[-1] + 1)  # a grid's empty ends would only stretch the axis
+        edges = taus[shown.start : shown.stop + 1]
+        axis.stairs(heights[shown], edges, baseline=None, color=color, linewidth=1.6, label=f"action {action}")
         mean = float(np.dot(widths, heights))
         axis.axhline(mean, color=color, linewidth=0.8, linestyle=":")
         if not shared:
-            seen = np.asarray(widths) > 0.002
             middles = (taus[1:] + taus[:-1]) / 2
             axis.plot(middles[seen], np.asarray(heights)[seen], "o", color=color, markersize=3)
     if shared and len(probabilities[0]) > 1:
