@@ -19,7 +19,7 @@ from fqf.report.figure import draw_curves, evaluation_curve
 from fqf.rundir import provenance
 
 GAMES = {  # environment, seeds, score that counts as solved, steps
-    "cartpole": ("classic/cartpole", 5, 475.0, 100_000),
+    "cartpole": ("classic/cartpole", 5, 475.0, 150_000),
     "breakout": ("minatar/breakout", 1, 2.0, 300_000),
 }
 

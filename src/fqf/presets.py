@@ -78,6 +78,10 @@ PRESETS: dict[str, dict[str, Any]] = {
 # What an agent needs on a family beside what all have there.
 FOR_AGENTS: dict[str, dict[str, dict[str, Any]]] = {
     "classic": {
+        # Temporal-difference errors are tens of units at first; at 1 the clipped gradient still climbs after 100,000 steps.
+        "dqn": {"huber_kappa": 10.0},
+        "prioritized": {"huber_kappa": 10.0},
+        "prior_duel": {"huber_kappa": 10.0},
         # Returns lie between -100 and 100, as gamma is 0.99 and rewards are 1 or -1 a step.
         "c51": {"v_min": -100.0, "v_max": 100.0},
         "rainbow": {"v_min": -100.0, "v_max": 100.0, "n_step": 10},
