@@ -78,7 +78,7 @@ PRESETS: dict[str, dict[str, Any]] = {
 # What an agent needs on a family beside what all have there.
 FOR_AGENTS: dict[str, dict[str, dict[str, Any]]] = {
     "classic": {
-        # Temporal-difference errors are tens of units at first; at 1 the clipped gradient still climbs after 100,000 steps.
+        # Errors are tens of units at first: clipped at 1, DQN still climbs after 100,000 steps.
         "dqn": {"huber_kappa": 10.0},
         "prioritized": {"huber_kappa": 10.0},
         "prior_duel": {"huber_kappa": 10.0},
