@@ -12,14 +12,15 @@ from fqf import environments
 from fqf.agents import make_agent
 from fqf.agents.agent import Agent
 from fqf.config import override
-from fqf.drivers import Cycle, make_device_driver
+from fqf.cycle import Rhythm, make_cycle, run_keys
+from fqf.drivers import make_device_driver, make_host_driver, seed_from
 from fqf.exploration import linear_epsilon
 from fqf.presets import preset
 from fqf.replay import ring, sumtree
 from fqf.replay.memory import make_prioritized, make_uniform
 from fqf.replay.ring import Sampling
 from fqf.train import make_replay
-from fqf.types import EnvironmentSpec, JittableEnvironment, LossOutput, Timestep
+from fqf.types import EnvironmentSpec, HostEnvironment, JittableEnvironment, LossOutput, Timestep
 
 pytestmark = pytest.mark.usefixtures("compile_quickly")
 
@@ -27,16 +28,19 @@ TINY = {"num_fractions": 3, "num_cosines": 5, "hidden": 7, "batch_size": 8, "rep
 
 
 @functools.cache
-def driver(env="classic/cartpole", lanes=1, update_period=2, target_period=6, agent="fqf", **options):
+def driver(env="classic/cartpole", lanes=1, update_period=2, target_period=6, agent="fqf", make=None, **options):
     """One agent's driver, small."""
     options = {**TINY, "n_step": 1, "discount": 0.9, "lanes": lanes, **options}
     config = override(preset(agent, env), options)
+    rhythm = Rhythm(update_period, target_period, config.frame_stack, linear_epsilon(0.1, 20, 30), halfway)
     environment = environments.make(env)
-    cycle = Cycle(update_period, target_period, config.frame_stack, linear_epsilon(0.1, 20, 30), halfway)
     replay = make_replay(config, environment.spec)
-    return make_device_driver(
-        make_agent(config, environment.spec), environments.vectorize(environment, lanes), replay, cycle
-    )
+    return (make or on_device)(make_agent(config, environment.spec), environment, lanes, replay, rhythm)
+
+
+def on_device(agent, environment, lanes, replay, rhythm):
+    cycle = make_cycle(agent, environment.spec.num_actions, lanes, replay, rhythm)
+    return make_device_driver(cycle, environments.vectorize(environment, lanes))
 
 
 def halfway(step):
@@ -83,7 +87,9 @@ def test_cutting_a_run_into_chunks_changes_nothing():
     state, _ = device.warm_up(state, 13, 7)
     state, _ = device.advance(state, 20, 5)
     state, _ = device.advance(state, 20 + 5 * device.steps_per_period, 7)
-    state = state._replace(statistics=whole.statistics)  # the sums of a chunk start anew; the rest must agree
+    state = state._replace(
+        actor=state.actor._replace(statistics=whole.actor.statistics)
+    )  # the sums of a chunk start anew; the rest must agree
     assert same(whole, state)
 
 
@@ -137,11 +143,11 @@ def test_episode_sums_count_every_episode_once():
     """CartPole pays 1 a step: the sum of returns is the sum of lengths, and counts agree with the stored rows."""
     device = driver(lanes=2)
     state, metrics = device.warm_up(device.init(keys(7)), 0, 40)
-    ended = int(np.sum(state.replay.last[0][:40])) + int(np.sum(state.timestep.last))
+    ended = int(np.sum(state.replay.last[0][:40])) + int(np.sum(state.actor.timestep.last))
     assert int(metrics.num_episodes[0]) == ended > 0
     assert float(metrics.sum_return[0]) == int(metrics.sum_length[0])
-    rewards = np.asarray(state.replay.reward[0][:40]).sum() + np.asarray(state.timestep.reward).sum()
-    running = np.asarray(state.statistics.running_return).sum()
+    rewards = np.asarray(state.replay.reward[0][:40]).sum() + np.asarray(state.actor.timestep.reward).sum()
+    running = np.asarray(state.actor.statistics.running_return).sum()
     assert rewards == float(metrics.sum_return[0]) + running
 
 
@@ -154,8 +160,8 @@ def test_epsilon_is_one_in_the_warm_up_and_falls_linearly():
 def test_stacked_frames_reach_the_network():
     device = driver(frame_stack=3, n_step=2)
     state, metrics = run(device, [0], num_periods=3)
-    assert state.stack.shape == (1, 1, 4, 3)
-    np.testing.assert_array_equal(state.stack[0, ..., -1], state.timestep.observation[0])
+    assert state.actor.stack.shape == (1, 1, 4, 3)
+    np.testing.assert_array_equal(state.actor.stack[0, ..., -1], state.actor.timestep.observation[0])
     assert np.isfinite(metrics.update["quantile_loss"]).all()
 
 
@@ -163,9 +169,9 @@ def test_replay_is_updated_in_place():
     """A copy of the ring in every step would double the memory: the compiled loop may hold it once, as its argument."""
     big = override(preset("fqf", "minatar/breakout"), {**TINY, "replay_capacity": 50_000})
     environment = environments.make("minatar/breakout")
-    cycle = Cycle(4, 100, 1, linear_epsilon(0.1, 10, 10), halfway)
-    lanes, replay = environments.vectorize(environment, 1), make_replay(big, environment.spec)
-    device = make_device_driver(make_agent(big, environment.spec), lanes, replay, cycle)
+    rhythm = Rhythm(4, 100, 1, linear_epsilon(0.1, 10, 10), halfway)
+    replay = make_replay(big, environment.spec)
+    device = on_device(make_agent(big, environment.spec), environment, 1, replay, rhythm)
     shapes = jax.eval_shape(device.init, keys(0))
     memory = device.advance.lower(shapes, 0, 1).compile().memory_analysis()
     ring_bytes = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes.replay))
@@ -180,9 +186,8 @@ def test_actions_are_greedy_or_random_as_epsilon_says(epsilon):
     config = override(preset("fqf", "classic/cartpole"), TINY)
     environment = environments.make("classic/cartpole")
     agent = make_agent(config, environment.spec)
-    cycle = Cycle(30, 60, 1, lambda step: jnp.array(epsilon), halfway)
-    replay = make_replay(config, environment.spec)
-    device = make_device_driver(agent, environments.vectorize(environment, 1), replay, cycle)
+    rhythm = Rhythm(30, 60, 1, lambda step: jnp.array(epsilon), halfway)
+    device = on_device(agent, environment, 1, make_replay(config, environment.spec), rhythm)
     state, _ = device.warm_up(device.init(keys(2)), 0, 20)
     params = jax.tree.map(lambda leaf: np.asarray(leaf[0]), state.learner.params)
     state, _ = device.advance(state, 20, 1)
@@ -213,9 +218,9 @@ def test_an_update_sees_all_written_rows_and_no_other(num_rows, make):
     q_values = lambda params, observation, key: jnp.zeros((len(observation), 2))  # noqa: E731
     agent = Agent(lambda key: jnp.zeros(()), q_values, None, loss, optax.identity())
     capacity, n_step = 96, 3
-    cycle = Cycle(10, 60, 1, lambda step: jnp.array(0.1), halfway)
+    rhythm = Rhythm(10, 60, 1, lambda step: jnp.array(0.1), halfway)
     replay = make(spec, capacity, 1, Sampling(2_000, 0.9, n_step, 1))
-    device = make_device_driver(agent, environments.vectorize(clock, 1), replay, cycle)
+    device = on_device(agent, clock, 1, replay, rhythm)
     state, _ = device.warm_up(device.init(keys(0)), 0, num_rows - 10)
     _, metrics = device.advance(state, num_rows - 10, 1)
     assert float(metrics.update["last"][0]) == num_rows - 1
@@ -234,3 +239,45 @@ def test_priorities_follow_the_errors_of_the_updates(lanes):
     ok, why = sumtree.check_valid(tree)
     assert ok, why
     assert np.isfinite(metrics.update["categorical_loss"]).all()
+
+
+class Hosted:
+    """A jittable environment played from Python; `init` is given the seed that the host driver makes from a key."""
+
+    def __init__(self, environment, lanes):
+        self._environment, self.episodes = environments.vectorize(environment, lanes), []
+        self._step = jax.jit(self._environment.step)
+
+    def init(self, seed):
+        self._state, timestep = self._environment.init(ENVIRONMENT_KEYS[seed])
+        return jax.tree.map(np.asarray, timestep)
+
+    def step(self, action):
+        self._state, timestep = self._step(self._state, action)
+        return jax.tree.map(np.asarray, timestep)
+
+
+ENVIRONMENT_KEYS = {}
+
+
+def on_host(agent, environment, lanes, replay, rhythm):
+    cycle = make_cycle(agent, environment.spec.num_actions, lanes, replay, rhythm)
+    host = HostEnvironment(environment.spec, lambda num_lanes: Hosted(environment, num_lanes))
+    return make_host_driver(cycle, host, lanes)
+
+
+@pytest.mark.parametrize(("lanes", "agent"), [(1, "fqf"), (2, "rainbow"), (8, "fqf")])
+def test_both_drivers_give_the_same_run(lanes, agent):
+    """The same environment, stepped by a compiled loop and by Python: the same rows, and the same parameters."""
+    environment_key = run_keys(keys(3)[0]).environment
+    ENVIRONMENT_KEYS[seed_from(environment_key)] = jax.random.clone(environment_key)
+    small = {"frame_stack": 2, "n_step": 2, "update_period": 4}
+    device, _ = run(driver(lanes=lanes, agent=agent, **small), [3], num_periods=7)
+    host, metrics = run(driver(lanes=lanes, agent=agent, make=on_host, **small), [3], num_periods=7)
+    for name in ("observation", "action", "reward", "discount", "last"):
+        rows = (getattr(getattr(state.replay, "rows", state.replay), name) for state in (device, host))
+        compiled, stepped = (np.asarray(leaf, float) for leaf in rows)
+        np.testing.assert_allclose(compiled[0], stepped, rtol=1e-5, atol=1e-6)
+    for x, y in zip(jax.tree.leaves(device.learner), jax.tree.leaves(host.learner), strict=True):
+        np.testing.assert_allclose(x[0], y, rtol=1e-4, atol=1e-6)
+    assert int(metrics.num_episodes[0]) == int(device.actor.statistics.num_episodes[0])

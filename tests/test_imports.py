@@ -12,6 +12,7 @@ LAYERS = [
     {"config"},
     {"agents"},
     {"presets", "learner"},
+    {"cycle"},
     {"drivers"},
     {"evaluation"},
     {"policy", "rundir", "progress", "report"},

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fqf.drivers import act_key, update_key
+from fqf.cycle import act_key, update_key
 
 
 def test_the_tests_notice_a_key_that_is_used_twice():

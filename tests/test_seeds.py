@@ -8,8 +8,9 @@ from test_drivers import driver, leaves, run, same
 
 from fqf import environments
 
+JITTABLE = [id for id in environments.IDS if environments.family(id) in environments.FAMILIES]
 QUICK = ("classic/cartpole", "minatar/breakout", "toy/exponential")
-EVERY = [pytest.param(id, marks=() if id in QUICK else pytest.mark.slow) for id in environments.IDS]
+EVERY = [pytest.param(id, marks=() if id in QUICK else pytest.mark.slow) for id in JITTABLE]
 
 
 @pytest.mark.parametrize("env", EVERY)

@@ -51,9 +51,10 @@ def train_seeds(
     **options: Any,
 ) -> list[Run]:
     """Train the seeds `seed`, `seed + 1`, ... at once."""
-    jittable = environments.make(environment)
-    config = preset(agent, jittable.spec.id, None if isinstance(environment, str) else "classic")
+    own = None if isinstance(environment, str) else environments.make(environment)
+    env = own.spec.id if own else str(environment)
+    config = preset(agent, env, options.get("protocol"), own)
     defaults = {name: value for part in (config, Launch()) for name, value in flatten(part).items() if name != "env"}
     check_names(options, defaults, "the options")
     how = override(Launch(), options | {"seeds": seeds})
-    return launch(override(config, options | {"seed": seed}), how, jittable)
+    return launch(override(config, options | {"seed": seed}), how, own)

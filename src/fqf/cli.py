@@ -55,13 +55,14 @@ environments: {_by_family()}
 """
 
 AgentConfig = TypeVar("AgentConfig")
+EnvironmentConfig = TypeVar("EnvironmentConfig")
 
 
 @dataclass(frozen=True)
-class TrainOptions(Generic[AgentConfig]):
+class TrainOptions(Generic[AgentConfig, EnvironmentConfig]):
     """Train an agent. Defaults depend on --agent and --env: what is shown is the preset of those chosen here."""
 
-    run: RunConfig[AgentConfig]
+    run: RunConfig[AgentConfig, EnvironmentConfig]
     launch: Launch = field(default_factory=Launch)
     config: Path | None = None
     """TOML file of options, named as the flags are, with _ for -; flags override it."""
@@ -112,21 +113,22 @@ def train(arguments: list[str]) -> None:
     report(options, runs)
 
 
-def read_train_options(arguments: list[str], prog: str = "fqf train") -> TrainOptions[Any]:
+def read_train_options(arguments: list[str], prog: str = "fqf train") -> TrainOptions[Any, Any]:
     """Preset of the agent and environment, then the config file, then the flags."""
     first = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
-    for name in ("--agent", "--env", "--config"):
+    for name in ("--agent", "--env", "--protocol", "--config"):
         first.add_argument(name, nargs="?")
     chosen, _ = first.parse_known_args(arguments)
     from_file = read_toml(Path(chosen.config)) if chosen.config else {}
     agent = chosen.agent or from_file.get("agent", "fqf")
     env = chosen.env or from_file.get("env", "classic/cartpole")
-    defaults = TrainOptions(preset(str(agent), str(env)))
+    protocol = chosen.protocol or from_file.get("protocol")
+    defaults = TrainOptions(preset(str(agent), str(env), protocol))
     names = [name for name in flatten(defaults) if name != "config"]
     check_names(from_file, names, str(chosen.config))
     defaults = override(defaults, from_file | {"agent": agent, "env": env})
-    # The type of the agent's own options is known only now; with it every one of them becomes a flag.
-    kind: Any = TrainOptions[type(defaults.run.algorithm)]  # type: ignore[misc]
+    # The types of the agent's and the environment's own options are known only now; with them all become flags.
+    kind: Any = TrainOptions[type(defaults.run.algorithm), type(defaults.run.environment)]  # type: ignore[misc]
     return parse(kind, prog, arguments, [*names, "config"], defaults)
 
 
@@ -153,7 +155,7 @@ def fractions(arguments: list[str]) -> None:
     print(f"\npicture:   {draw_curves(paths, options.launch.runs / 'fractions' / name)}")
 
 
-def report(options: TrainOptions[Any], runs: list[Run]) -> None:
+def report(options: TrainOptions[Any, Any], runs: list[Run]) -> None:
     """A plain summary: what was gained, where it is, what to try next."""
     config, command = options.run, _this_command()
     print(f"\n{config.agent} on {config.env}, {runs[0].after.episodes} evaluation episodes each:")
@@ -189,7 +191,7 @@ def evaluate(arguments: list[str]) -> None:
     show_scores(config, epsilon, scores)
 
 
-def show_scores(config: RunConfig[Any], epsilon: float, scores: Scores) -> None:
+def show_scores(config: RunConfig[Any, Any], epsilon: float, scores: Scores) -> None:
     table = Table("mean", "median", "minimum", "maximum", "mean length", "episodes", box=None)
     table.add_row(*(f"{value:.4g}" for value in scores))
     console = Console(highlight=False)

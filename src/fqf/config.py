@@ -17,20 +17,22 @@ from fqf.errors import UserError, nearest
 from fqf.networks.torsos import NetworkConfig
 
 AgentConfig = TypeVar("AgentConfig")
+EnvironmentConfig = TypeVar("EnvironmentConfig")
 
 
 @dataclass(frozen=True)
-class RunConfig(Generic[AgentConfig]):
+class RunConfig(Generic[AgentConfig, EnvironmentConfig]):
     """All that determines a run's results. Each line names the paper's value, or Dopamine's where the paper is silent;
     the default shown is the preset's for --env."""
 
     algorithm: AgentConfig
+    environment: EnvironmentConfig
     network: NetworkConfig = field(default_factory=NetworkConfig)
 
     agent: str = "fqf"
     """Which agent to train."""
     env: str = "classic/cartpole"
-    """Environment id, such as classic/cartpole, minatar/breakout or toy/exponential."""
+    """Environment id, such as classic/cartpole, minatar/breakout, atari/pong, gym/LunarLander-v3 or toy/exponential."""
     seed: int = 0
     """Everything random in a run follows from it."""
     steps: int = 50_000_000
@@ -46,6 +48,8 @@ class RunConfig(Generic[AgentConfig]):
     """Steps of reward before the bootstrap; the paper: 1 (FQF section 3.3)."""
     frame_stack: int = 1
     """Frames that make one observation; 4 on Atari (Mnih et al. 2015)."""
+    clip_rewards: bool = False
+    """Learn from rewards clipped to [-1, 1]; so on Atari (Mnih et al. 2015). Scores are always of raw rewards."""
     double: bool = False
     """Let the online network choose the target's action and the target network value it (van Hasselt et al. 2016);
     the paper: no."""
@@ -81,7 +85,12 @@ class RunConfig(Generic[AgentConfig]):
     evaluation_epsilon: float = 0.001
     """Share of random actions in evaluation; the paper: 0.001 (FQF section 4)."""
     evaluation_episodes: int = 100
-    """Episodes per evaluation, each on a lane of its own, so that short ones are not counted more often."""
+    """Episodes per evaluation; their number is fixed beforehand, so that short ones are not counted more often."""
+    evaluation_steps: int = 0
+    """Agent steps per evaluation in place of a number of episodes, if not 0; 125,000 on Atari (the authors' code).
+    Each lane plays its share, and ends the episode that exceeds it, which counts."""
+    evaluation_lanes: int = 8
+    """Atari and Gymnasium: lanes that share an evaluation. (Compiled environments play every episode on its own.)"""
     evaluate_every_steps: int = 250_000
     """Agent steps between two evaluations of the frozen policy; 250,000 on Atari (Dopamine)."""
     log_every_steps: int = 10_000
@@ -93,18 +102,18 @@ def periods(update_period_steps: int, lanes: int) -> tuple[int, int]:
     return max(1, update_period_steps // lanes), max(1, lanes // update_period_steps)
 
 
-def warm_up_steps(config: RunConfig[Any]) -> int:
+def warm_up_steps(config: RunConfig[Any, Any]) -> int:
     """Agent steps before learning, rounded up to whole steps of all lanes."""
     return -(-config.learning_starts_steps // config.lanes) * config.lanes
 
 
-def num_periods(config: RunConfig[Any]) -> int:
+def num_periods(config: RunConfig[Any, Any]) -> int:
     """Periods of play and learning that fit between the warm-up and the end of the run."""
     vector_steps = periods(config.update_period_steps, config.lanes)[0]
     return (config.steps - warm_up_steps(config)) // (vector_steps * config.lanes)
 
 
-def num_updates(config: RunConfig[Any]) -> int:
+def num_updates(config: RunConfig[Any, Any]) -> int:
     return num_periods(config) * periods(config.update_period_steps, config.lanes)[1]
 
 
@@ -166,7 +175,7 @@ def to_toml(config: Any) -> str:
     return tomli_w.dumps(flatten(config))
 
 
-def check(config: RunConfig[Any]) -> None:
+def check(config: RunConfig[Any, Any]) -> None:
     """Refuse what can't work, in one line that says what would."""
     options = flatten(config)
 
@@ -179,12 +188,14 @@ def check(config: RunConfig[Any]) -> None:
             raise UserError(f"{name} is {value!r}, but must be finite")
     counts = ["steps", "lanes", "batch_size", "n_step", "frame_stack", "replay_capacity", "update_period_steps"]
     counts += ["target_period_steps", "evaluation_episodes", "evaluate_every_steps", "log_every_steps", "hidden"]
+    counts += ["evaluation_lanes", "frame_skip", "episode_cap_frames"]
     counts += ["num_fractions", "num_cosines", "num_quantiles", "num_target_quantiles", "num_action_quantiles"]
     for name in counts:
         require(name, options.get(name, 1) >= 1, "at least 1")
     for name in ("seed", "learning_starts_steps", "exploration_decay_steps", "learning_rate"):
         require(name, options[name] >= 0, "0 or more")
-    for name in ("fraction_learning_rate", "entropy_coefficient", "noisy_sigma"):
+    optional = ("fraction_learning_rate", "entropy_coefficient", "noisy_sigma", "noop_max", "score_window_episodes")
+    for name in (*optional, "evaluation_steps"):
         require(name, options.get(name, 0) >= 0, "0 or more")
     for name in ("adam_epsilon", "fraction_epsilon", "huber_kappa", "priority_epsilon", "max_gradient_norm"):
         require(name, options.get(name, 1) > 0, "greater than 0")
@@ -196,6 +207,7 @@ def check(config: RunConfig[Any]) -> None:
         "final_rate_share",
         "importance_exponent",
         "priority_exponent",
+        "sticky_probability",
     ):
         require(name, 0 <= options.get(name, 0) <= 1, "between 0 and 1")
     require("seed", config.seed < 2**31, "below 2**31")

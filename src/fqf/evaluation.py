@@ -1,7 +1,7 @@
 """Scores of a frozen policy."""
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -9,9 +9,10 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from fqf.agents.agent import Agent, mean
+from fqf.drivers import seed_from
 from fqf.exploration import epsilon_greedy
 from fqf.replay.nstep import first_stack, push
-from fqf.types import Environment, Key, PyTree
+from fqf.types import Environment, HostEnvironment, Key, PyTree
 
 
 class Episodes(NamedTuple):
@@ -75,6 +76,96 @@ def make_evaluate(
         return jax.lax.while_loop(unfinished, step, start)[-2]
 
     return jax.jit(evaluate)
+
+
+class Share(NamedTuple):
+    """What one lane contributes to an evaluation, known before it plays.
+
+    By episodes, their number is fixed. By steps, a lane goes on until an episode ends at or after its share, and that
+    episode counts: by Wald's equation total and number then stay in proportion. (To stop all lanes at once and drop
+    what is unfinished would favour short episodes.)
+    """
+
+    episodes: int
+    steps: int
+
+    def is_done(self, episodes: int, steps: int) -> bool:
+        return episodes >= self.episodes and steps >= self.steps
+
+
+def shares(episodes: int, steps: int, num_lanes: int) -> list[Share]:
+    """`steps` in all if not 0, else `episodes` in all, as evenly as may be."""
+    if steps:
+        return [Share(1, -(-steps // num_lanes))] * num_lanes
+    lanes = min(num_lanes, episodes)
+    return [Share(episodes // lanes + (lane < episodes % lanes), 0) for lane in range(lanes)]
+
+
+def make_host_evaluate(
+    agent: Agent, environment: HostEnvironment, epsilon: float, frame_stack: int, lanes: Sequence[Share]
+) -> Callable[[PyTree, Key], Episodes]:
+    """As `make_evaluate`, with a loop in Python over lanes that play their shares one episode after the other."""
+
+    @jax.jit
+    def choose(params, stack, observation, first, key, time):
+        stack = push(stack, observation, first, frame_stack)
+        q_values = mean(agent.distribution(params, stack))
+        return stack, epsilon_greedy(jax.random.fold_in(key, time), q_values, epsilon)
+
+    def evaluate(params, key):
+        environment_key, act_key = jax.random.split(key)
+        returns: list[list[float]] = [[] for _ in lanes]
+        lengths: list[list[int]] = [[] for _ in lanes]
+        player = environment.make(len(lanes))
+        try:
+            timestep, time = player.init(seed_from(environment_key)), 0
+            first: Any = np.ones(len(lanes), bool)
+            stack = first_stack(timestep, frame_stack)
+            total, length, unfinished = np.zeros(len(lanes)), np.zeros(len(lanes), int), set(range(len(lanes)))
+            while unfinished:
+                stack, action = choose(params, stack, timestep.observation, first, act_key, time)
+                first, time = timestep.last, time + 1
+                timestep = player.step(np.array(action))
+                total = np.where(first, 0.0, total + timestep.reward)
+                length = np.where(first, 0, length + 1)
+                for lane in unfinished & set(np.flatnonzero(timestep.last)):
+                    returns[lane].append(total[lane])
+                    lengths[lane].append(length[lane])
+                    if lanes[lane].is_done(len(returns[lane]), sum(lengths[lane])):
+                        unfinished.remove(lane)
+        finally:
+            player.close()
+        return Episodes(jnp.array(np.concatenate(returns)), jnp.array(np.concatenate(lengths)))
+
+    return evaluate
+
+
+def make_host_trace(
+    agent: Agent, environment: HostEnvironment, frame_stack: int, num_states: int = 3, horizon: int = 300
+) -> Callable[[PyTree, Key], np.ndarray]:
+    """As `make_trace`."""
+
+    @jax.jit
+    def choose(params, stack, observation, first):
+        stack = push(stack, observation, first, frame_stack)
+        return stack, jnp.argmax(mean(agent.distribution(params, stack)), axis=1)
+
+    def trace(params: PyTree, key: Key) -> np.ndarray:
+        player = environment.make(1)
+        stacks: list[np.ndarray] = []
+        try:
+            timestep = player.init(seed_from(key))
+            first: Any = np.ones(1, bool)
+            stack = first_stack(timestep, frame_stack)
+            while len(stacks) < horizon and not timestep.last[0]:
+                stack, action = choose(params, stack, timestep.observation, first)
+                stacks.append(np.array(stack[0]))
+                first, timestep = timestep.last, player.step(np.array(action))
+        finally:
+            player.close()
+        return np.stack([stacks[index] for index in np.unique(np.arange(num_states) * len(stacks) // num_states)])
+
+    return trace
 
 
 def make_trace(

@@ -13,6 +13,7 @@ import safetensors
 import safetensors.numpy
 from flax.traverse_util import flatten_dict, unflatten_dict
 
+from fqf import environments
 from fqf.agents import check_names, make_agent, observation_shape, whole_config
 from fqf.agents.agent import mean
 from fqf.config import RunConfig, check, flatten, override, read_toml, to_toml
@@ -27,7 +28,7 @@ FORMAT = "fqf-policy-1"
 class Policy:
     """`act` and `distribution` take one observation, or several along a leading axis."""
 
-    config: RunConfig[Any]
+    config: RunConfig[Any, Any]
     spec: EnvironmentSpec
     params: PyTree
 
@@ -74,7 +75,7 @@ def load_policy(directory: Path) -> Policy:
             if header.get("format") != FORMAT:
                 raise UserError(f"{path} has format {header.get('format')!r}; this version reads {FORMAT!r}")
             spec = _read_spec(header["spec"])
-            config = whole_config(str(options.get("agent")))
+            config = whole_config(str(options.get("agent")), environments.options(str(options.get("env"))))
             check_names(options, flatten(config), str(directory / "config.toml"))
             config = override(config, options)
             check(config)

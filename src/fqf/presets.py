@@ -2,11 +2,16 @@
 
 from typing import Any
 
+import numpy as np
+
 from fqf import environments
 from fqf.agents import AGENTS, whole_config
 from fqf.config import RunConfig, override
-from fqf.environments import toy
+from fqf.environments import AnyEnvironment, toy
+from fqf.environments.atari import PROTOCOLS
 from fqf.errors import UserError, nearest
+from fqf.networks.torsos import SMALLEST
+from fqf.types import EnvironmentSpec, JittableEnvironment
 
 # The fraction learning rates are the subject of docs/decisions/0003-fraction-presets.md: smaller where returns (and so
 # the W1 gradient) are larger; a rate that converges within the run where the law is known.
@@ -49,6 +54,32 @@ PRESETS: dict[str, dict[str, Any]] = {
         "evaluate_every_steps": 30_000,
         "log_every_steps": 3_000,
     },
+    # The defaults of every option are Atari's; docs/protocols.md has what the protocols add.
+    "atari": {"frame_stack": 4, "clip_rewards": True, "log_every_steps": 1_000},
+    # LunarLander-v3 was the measure: docs/decisions/0007-host-driver.md.
+    "gym": {
+        "steps": 200_000,
+        "torso": "mlp",
+        "torso_layers": (128,),
+        "hidden": 128,
+        "num_fractions": 8,
+        "fraction_learning_rate": 2.5e-11,
+        "learning_rate": 1e-3,
+        "final_rate_share": 0.0,
+        "adam_epsilon": 1e-5,
+        "batch_size": 64,
+        "replay_capacity": 100_000,
+        "n_step": 3,
+        "update_period_steps": 4,
+        "target_period_steps": 1_000,
+        "learning_starts_steps": 5_000,
+        "exploration_epsilon": 0.02,
+        "exploration_decay_steps": 30_000,
+        "evaluation_epsilon": 0.0,
+        "evaluation_lanes": 20,
+        "evaluate_every_steps": 20_000,
+        "log_every_steps": 1_000,
+    },
     "toy": {
         "steps": 1_285_120,  # 20,000 updates after 5,120 rows of warm-up
         "lanes": 64,
@@ -74,6 +105,17 @@ PRESETS: dict[str, dict[str, Any]] = {
     },
 }
 
+
+GYM_IMAGES = {
+    "torso": "atari",
+    "hidden": 512,
+    "frame_stack": 4,
+    "learning_rate": 5e-5,
+    "final_rate_share": 1.0,
+    "adam_epsilon": 0.01 / 32,
+    "batch_size": 32,
+}
+"""Where a Gymnasium environment shows pictures: the paper's network and rates."""
 
 # What an agent needs on a family beside what all have there.
 FOR_AGENTS: dict[str, dict[str, dict[str, Any]]] = {
@@ -104,11 +146,25 @@ FOR_AGENTS: dict[str, dict[str, dict[str, Any]]] = {
 }
 
 
-def preset(agent: str, env: str, family: str | None = None) -> RunConfig[Any]:
-    """The settings of an agent on an environment before anybody overrides them; `family` serves ids of users' own."""
-    config = whole_config(agent)
-    if family is None and env not in environments.IDS:
-        raise UserError(f"unknown environment {env!r}; {nearest(env, environments.IDS)}")
-    family = family or environments.family(env)
-    own = FOR_AGENTS.get(family, {}).get(agent, {})
-    return override(config, {**PRESETS[family], **AGENTS[agent].settings, **own, "env": env})
+def preset(agent: str, env: str, protocol: str | None = None, own: AnyEnvironment | None = None) -> RunConfig[Any, Any]:
+    """The settings of an agent on an environment before anybody overrides them; `own` is one of the user's."""
+    if own is None:
+        environments.refuse_unknown(env)
+    config = whole_config(agent, environments.options(env))
+    family = environments.family(env) if own is None else "classic" if isinstance(own, JittableEnvironment) else "gym"
+    values = dict(PRESETS[family])
+    if family == "gym":
+        values |= GYM_IMAGES if is_image((own or environments.make(env)).spec) else {}
+    if family == "atari":
+        protocol = protocol or config.environment.protocol
+        if protocol not in PROTOCOLS:
+            raise UserError(f"protocol is {protocol!r}; {nearest(str(protocol), tuple(PROTOCOLS))}")
+        values |= PROTOCOLS[protocol] | {"protocol": protocol}
+    special = FOR_AGENTS.get(family, {}).get(agent, {})
+    return override(config, {**values, **AGENTS[agent].settings, **special, "env": env})
+
+
+def is_image(spec: EnvironmentSpec) -> bool:
+    """Whether DQN's convolutions fit: bytes, of at least their smallest size."""
+    shape = spec.observation_shape
+    return spec.observation_dtype == np.uint8 and len(shape) in (2, 3) and min(shape[:2]) >= SMALLEST["atari"]

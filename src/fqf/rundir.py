@@ -22,7 +22,7 @@ from fqf.files import write_whole
 EVALUATION_COLUMNS = ("step", "source", "seed", "epsilon", *Scores._fields)
 
 
-def run_path(runs: Path, config: RunConfig[Any]) -> Path:
+def run_path(runs: Path, config: RunConfig[Any, Any]) -> Path:
     return runs / config.agent / config.env.replace("/", ".") / f"seed{config.seed}"
 
 
@@ -41,7 +41,7 @@ def refuse_existing(path: Path, overwrite: bool) -> None:
 class RunDirectory:
     """Appends to a run's logs as it goes; every line is flushed, so a killed run can be read to its last line."""
 
-    def __init__(self, path: Path, config: RunConfig[Any], overwrite: bool = False) -> None:
+    def __init__(self, path: Path, config: RunConfig[Any, Any], overwrite: bool = False) -> None:
         refuse_existing(path, overwrite)
         if path.exists():
             shutil.rmtree(path)

@@ -17,11 +17,23 @@ import numpy as np
 
 from fqf import environments
 from fqf.agents import make_agent
+from fqf.agents.agent import Agent
 from fqf.config import RunConfig, check, num_periods, periods, warm_up_steps
-from fqf.drivers import Cycle, DeviceDriver, Metrics, make_device_driver
-from fqf.environments import EnvironmentLike
+from fqf.cycle import Rhythm, make_cycle
+from fqf.drivers import Driver, Metrics, make_device_driver, make_host_driver
+from fqf.environments import AnyEnvironment, EnvironmentLike
 from fqf.errors import Diverged, UserError
-from fqf.evaluation import Episodes, Scores, evaluation_key, make_evaluate, make_trace, summarize
+from fqf.evaluation import (
+    Episodes,
+    Scores,
+    evaluation_key,
+    make_evaluate,
+    make_host_evaluate,
+    make_host_trace,
+    make_trace,
+    shares,
+    summarize,
+)
 from fqf.exploration import linear_epsilon
 from fqf.policy import Policy, load_policy
 from fqf.progress import Progress
@@ -29,7 +41,7 @@ from fqf.replay.memory import Replay, make_prioritized, make_uniform
 from fqf.replay.ring import Sampling
 from fqf.report.figure import draw_run
 from fqf.rundir import RunDirectory, provenance, refuse_existing, run_path
-from fqf.types import EnvironmentSpec, JittableEnvironment, PyTree, RunState
+from fqf.types import EnvironmentSpec, HostEnvironment, PyTree, RunState
 
 
 @dataclass(frozen=True)
@@ -62,15 +74,16 @@ class Parts(NamedTuple):
     """What all seeds of a launch share: compiled functions, no state."""
 
     spec: EnvironmentSpec
-    driver: DeviceDriver
+    driver: Driver
     evaluate: Callable[[PyTree, jax.Array], Episodes]
     trace: Callable[[PyTree, jax.Array], np.ndarray]
     epsilon: Callable[[Any], Any]
+    frame_skip: int
 
 
-def launch(config: RunConfig[Any], how: Launch, environment: JittableEnvironment | None = None) -> list[Run]:
+def launch(config: RunConfig[Any, Any], how: Launch, environment: AnyEnvironment | None = None) -> list[Run]:
     """Train every seed, each into its own directory."""
-    environment = environments.make(config.env) if environment is None else environment
+    environment = environments.make(config.env, config.environment) if environment is None else environment
     if how.seeds < 1:
         raise UserError(f"seeds is {how.seeds}, but must be at least 1")
     configs = [replace(config, seed=config.seed + index) for index in range(how.seeds)]
@@ -98,31 +111,42 @@ def launch(config: RunConfig[Any], how: Launch, environment: JittableEnvironment
     return runs
 
 
-def assemble(config: RunConfig[Any], environment: JittableEnvironment) -> Parts:
-    agent = make_agent(config, environment.spec)
+def assemble(config: RunConfig[Any, Any], environment: AnyEnvironment) -> Parts:
+    spec, stack = environment.spec, config.frame_stack
+    agent = make_agent(config, spec)
     epsilon = linear_epsilon(config.exploration_epsilon, warm_up_steps(config), config.exploration_decay_steps)
-    cycle = Cycle(
+    rhythm = Rhythm(
         update_period_steps=config.update_period_steps,
         target_period_steps=config.target_period_steps,
-        frame_stack=config.frame_stack,
+        frame_stack=stack,
         epsilon=epsilon,
         importance_exponent=lambda step: (
             config.importance_exponent + (1 - config.importance_exponent) * step / config.steps
         ),
     )
-    lanes = environments.vectorize(environment, config.lanes)
-    examiners = environments.vectorize(environment, config.evaluation_episodes)
-    return Parts(
-        spec=environment.spec,
-        driver=make_device_driver(agent, lanes, make_replay(config, environment.spec), cycle),
-        evaluate=make_evaluate(agent, examiners, config.evaluation_epsilon, config.frame_stack),
-        trace=make_trace(agent, environments.vectorize(environment, 1), config.frame_stack),
-        epsilon=epsilon,
-    )
+    cycle = make_cycle(agent, spec.num_actions, config.lanes, make_replay(config, spec), rhythm)
+    if isinstance(environment, HostEnvironment):
+        driver = make_host_driver(cycle, environment, config.lanes)
+        trace, frame_skip = make_host_trace(agent, environment, stack), environment.frame_skip
+    else:
+        driver = make_device_driver(cycle, environments.vectorize(environment, config.lanes))
+        trace, frame_skip = make_trace(agent, environments.vectorize(environment, 1), stack), 1
+    examine = make_examiner(config, agent, environment, config.evaluation_epsilon)
+    return Parts(spec, driver, examine, trace, epsilon, frame_skip)
 
 
-def make_replay(config: RunConfig[Any], spec: EnvironmentSpec) -> Replay:
-    how = Sampling(config.batch_size, config.discount, config.n_step, config.frame_stack)
+def make_examiner(
+    config: RunConfig[Any, Any], agent: Agent, environment: AnyEnvironment, epsilon: float
+) -> Callable[[PyTree, jax.Array], Episodes]:
+    if isinstance(environment, HostEnvironment):
+        lanes = shares(config.evaluation_episodes, config.evaluation_steps, config.evaluation_lanes)
+        return make_host_evaluate(agent, environment, epsilon, config.frame_stack, lanes)
+    lanes_at_once = environments.vectorize(environment, config.evaluation_episodes)
+    return make_evaluate(agent, lanes_at_once, epsilon, config.frame_stack)
+
+
+def make_replay(config: RunConfig[Any, Any], spec: EnvironmentSpec) -> Replay:
+    how = Sampling(config.batch_size, config.discount, config.n_step, config.frame_stack, config.clip_rewards)
     if config.replay == "uniform":
         return make_uniform(spec, config.replay_capacity, config.lanes, how)
     exponent, epsilon = config.priority_exponent, config.priority_epsilon
@@ -143,7 +167,7 @@ class Chunk(NamedTuple):
     """Whether the policy is evaluated after it."""
 
 
-def schedule(config: RunConfig[Any]) -> list[Chunk]:
+def schedule(config: RunConfig[Any, Any]) -> list[Chunk]:
     """The whole run: the warm-up, then chunks that end where a log line or an evaluation is due."""
     lanes, warm_up = config.lanes, warm_up_steps(config)
     per_period = periods(config.update_period_steps, lanes)[0] * lanes
@@ -163,7 +187,7 @@ def schedule(config: RunConfig[Any]) -> list[Chunk]:
 
 
 def train_group(
-    configs: Sequence[RunConfig[Any]],
+    configs: Sequence[RunConfig[Any, Any]],
     how: Launch,
     parts: Parts,
     facts: dict[str, Any],
@@ -183,7 +207,7 @@ class Stopped(Exception):
 
 
 def _train_group(
-    configs: Sequence[RunConfig[Any]],
+    configs: Sequence[RunConfig[Any, Any]],
     directories: Sequence[RunDirectory],
     parts: Parts,
     facts: dict[str, Any],
@@ -198,7 +222,7 @@ def _train_group(
         scores = []
         for index, directory in enumerate(directories):
             key = jax.random.fold_in(evaluation_keys[index], step)
-            scores.append(summarize(parts.evaluate(_pick(state.learner.params, index), key)))
+            scores.append(summarize(parts.evaluate(driver.params(state, index), key)))
             directory.log_evaluation(step, scores[-1])
         return scores
 
@@ -227,16 +251,16 @@ def _train_group(
 
     finished = []
     for index, (config, directory) in enumerate(zip(configs, directories, strict=True)):
-        policy = Policy(config, parts.spec, jax.tree.map(np.asarray, _pick(state.learner.params, index)))
+        policy = Policy(config, parts.spec, jax.tree.map(np.array, driver.params(state, index)))
         scores = [each[index] for each in evaluations]
         observations = parts.trace(policy.params, jax.random.fold_in(evaluation_keys[index], step + 1))
         policy.save(directory.path / "policy")
         directory.write_json("distributions.json", _describe(policy, observations))
-        resets = int(episodes[index] - np.sum(state.timestep.last[index]))
+        resets = int(episodes[index] - np.sum(state.actor.timestep.last[index]))
         counts = {
             "steps": step,
             "environment_steps": step - resets,
-            "frames": step - resets,  # one frame per step: no jittable environment skips any
+            "frames": (step - resets) * parts.frame_skip,
             "updates": updates,
             "episodes": int(episodes[index]),
         }
@@ -245,7 +269,9 @@ def _train_group(
     return finished
 
 
-def _summarize(config: RunConfig[Any], counts: dict[str, int], scores: list[Scores], seconds: float) -> dict[str, Any]:
+def _summarize(
+    config: RunConfig[Any, Any], counts: dict[str, int], scores: list[Scores], seconds: float
+) -> dict[str, Any]:
     best = max(scores, key=lambda each: each.mean)
     named = {"before": scores[0], "after": scores[-1], "best": best}
     return (
@@ -259,24 +285,26 @@ def _summarize(config: RunConfig[Any], counts: dict[str, int], scores: list[Scor
 def evaluate(
     policy: Policy,
     environment: EnvironmentLike | None = None,
-    episodes: int = 100,
+    episodes: int | None = None,
     epsilon: float | None = None,
     seed: int = 1,
 ) -> Scores:
-    """Scores of a frozen policy, by default where it was trained and at its run's own evaluation epsilon."""
+    """Scores of a frozen policy, by default where it was trained and as its run was evaluated."""
     config = policy.config
+    if episodes is not None:
+        config = replace(config, evaluation_episodes=episodes, evaluation_steps=0)
     epsilon = config.evaluation_epsilon if epsilon is None else epsilon
     for name, value, holds, rule in (
-        ("episodes", episodes, episodes >= 1, "at least 1"),
+        ("episodes", episodes, config.evaluation_episodes >= 1, "at least 1"),
         ("epsilon", epsilon, 0 <= epsilon <= 1, "between 0 and 1"),
         ("seed", seed, 0 <= seed < 2**31, "between 0 and 2**31 - 1"),
     ):
         if not holds:
             raise UserError(f"{name} is {value}, but must be {rule}")
-    if environment is None and config.env not in environments.IDS:
+    if environment is None and environments.family(config.env) == "custom":
         raise UserError(f"{config.env} was an environment of your own: call fqf.evaluate(fqf.load(RUN), environment)")
-    lanes = environments.vectorize(environments.make(environment or config.env), episodes)
-    play = make_evaluate(make_agent(config, policy.spec), lanes, epsilon, config.frame_stack)
+    made = environments.make(environment or config.env, config.environment)
+    play = make_examiner(config, make_agent(config, policy.spec), made, epsilon)
     return summarize(play(policy.params, evaluation_key(seed)))
 
 
@@ -286,10 +314,6 @@ def load(path: Path | str) -> Policy:
     if not policy.is_dir():
         raise UserError(f"{path} holds no finished run: there is no {policy}")
     return load_policy(policy)
-
-
-def _pick(tree: PyTree, index: int) -> PyTree:
-    return jax.tree.map(lambda leaf: leaf[index], tree)
 
 
 def _row(metrics: Metrics, index: int) -> dict[str, Any]:

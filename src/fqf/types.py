@@ -1,7 +1,7 @@
 """The few records that every part of the project passes around."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Shaped
@@ -57,6 +57,39 @@ class Environment(NamedTuple):
     step: Callable[[PyTree, Int[Array, "E"]], tuple[PyTree, Timestep]]
 
 
+@runtime_checkable
+class HostLanes(Protocol):
+    """Lanes that play outside compiled programs, with NumPy arrays; the same contract as `Environment`."""
+
+    episodes: list["FinishedEpisode"]
+    """Those that have ended since somebody emptied the list."""
+
+    def init(self, seed: int) -> Timestep: ...
+
+    def step(self, action: np.ndarray) -> Timestep: ...
+
+    def render(self) -> np.ndarray | None:
+        """A picture of the first lane, [H, W, 3] bytes, if there is one."""
+
+    def close(self) -> None: ...
+
+
+class FinishedEpisode(NamedTuple):
+    total: float
+    """Sum of its raw rewards."""
+    length: int
+
+
+class HostEnvironment(NamedTuple):
+    """An environment that steps outside compiled programs: an emulator, or anything written in Python."""
+
+    spec: EnvironmentSpec
+    make: Callable[[int], HostLanes]
+    """Lanes of it, of their own state."""
+    frame_skip: int = 1
+    """Emulator frames per step."""
+
+
 class Transition(NamedTuple):
     """A batch of n-step transitions, as the losses see them."""
 
@@ -100,16 +133,22 @@ class EpisodeStatistics(NamedTuple):
     num_episodes: Int[Array, ""]
 
 
-class RunState(NamedTuple):
-    """Everything that one seed's run is, except its step counter, which all seeds share."""
+class Actor(NamedTuple):
+    """What plays: where each lane stands, and what it will do there."""
 
-    learner: LearnerState
-    replay: PyTree
-    environment: PyTree
     timestep: Timestep
     stack: Shaped[Array, "E ..."]
     """The observation as the network sees it: the newest frame, or a stack of the last few."""
     action: Int[Array, "E"]
     """Chosen for `timestep`, not yet taken."""
     statistics: EpisodeStatistics
+
+
+class RunState(NamedTuple):
+    """Everything that one seed's run is, except its step counter, which all seeds share."""
+
+    learner: LearnerState
+    replay: PyTree
+    environment: PyTree
+    actor: Actor
     key: Key

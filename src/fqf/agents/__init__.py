@@ -52,12 +52,13 @@ AGENTS = {
 }
 
 
-def whole_config(agent: str) -> RunConfig[Any]:
-    """The config of an agent as its papers have it on Atari."""
+def whole_config(agent: str, environment: Any) -> RunConfig[Any, Any]:
+    """The config of an agent as its papers have it on Atari, with the options of an environment."""
     if agent not in AGENTS:
         raise UserError(f"unknown agent {agent!r}; {nearest(agent, AGENTS)}")
     entry = AGENTS[agent]
-    return override(RunConfig(algorithm=entry.config, agent=agent), {**entry.rates, **entry.settings})
+    config = RunConfig(algorithm=entry.config, environment=environment, agent=agent)
+    return override(config, {**entry.rates, **entry.settings})
 
 
 def check_names(options: Iterable[str], valid: Collection[str], source: str) -> None:
@@ -71,18 +72,18 @@ def check_names(options: Iterable[str], valid: Collection[str], source: str) -> 
         raise UserError(f"unknown key {name!r} in {source}; {nearest(name, valid)}")
 
 
-def make_agent(config: RunConfig[Any], spec: EnvironmentSpec) -> Agent:
+def make_agent(config: RunConfig[Any, Any], spec: EnvironmentSpec) -> Agent:
     """The agent that a config names, for observations as its network sees them."""
     stacked = spec._replace(observation_shape=observation_shape(config, spec))
     setting = Setting(stacked, config.network, optimization(config), config.double)
     return AGENTS[config.agent].make(setting, config.algorithm)
 
 
-def observation_shape(config: RunConfig[Any], spec: EnvironmentSpec) -> tuple[int, ...]:
+def observation_shape(config: RunConfig[Any, Any], spec: EnvironmentSpec) -> tuple[int, ...]:
     return spec.observation_shape + ((config.frame_stack,) if config.frame_stack > 1 else ())
 
 
-def optimization(config: RunConfig[Any]) -> Optimization:
+def optimization(config: RunConfig[Any, Any]) -> Optimization:
     """Adam for the values. Rates are constant as in the papers, or all fall by one factor along a half cosine."""
 
     def rate(initial: float) -> optax.ScalarOrSchedule:

@@ -1,41 +1,71 @@
 """Environments by name, and lanes of them."""
 
 from collections.abc import Callable
-from typing import NamedTuple, TypeAlias
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeAlias
 
+import gymnasium as gymnasium_package
 import jax
 import jax.numpy as jnp
 from gymnax.environments.environment import Environment as GymnaxEnvironment
 from jaxtyping import Array, Bool
 
-from fqf.environments import gymnax, toy
+from fqf.environments import atari, gymnasium, gymnax, toy
+from fqf.environments.atari import AtariConfig
 from fqf.errors import UserError, nearest
-from fqf.types import Environment, JittableEnvironment, Key, PyTree, Timestep
+from fqf.types import Environment, HostEnvironment, JittableEnvironment, Key, PyTree, Timestep
 
 FAMILIES: dict[str, tuple[Callable[[str], JittableEnvironment], tuple[str, ...]]] = {
     "classic": (gymnax.make_classic, tuple(gymnax.CLASSIC)),
     "minatar": (gymnax.make_minatar, tuple(gymnax.MINATAR)),
     "toy": (toy.make_toy, tuple(toy.TOYS)),
 }
-IDS = tuple(f"{family}/{name}" for family, (_, names) in FAMILIES.items() for name in names)
+NAMES = {family: names for family, (_, names) in FAMILIES.items()} | {"atari": atari.GAMES}
+IDS = tuple(f"{family}/{name}" for family, names in NAMES.items() for name in names)
+"""All ids but gym/..., which are Gymnasium's to know."""
 
-EnvironmentLike: TypeAlias = str | JittableEnvironment | GymnaxEnvironment
+
+@dataclass(frozen=True)
+class NoOptions:
+    """Of families whose environments have nothing to choose."""
 
 
-def make(environment: EnvironmentLike) -> JittableEnvironment:
-    """An environment by id, or one of the user's own: a gymnax environment or a `JittableEnvironment`."""
-    if isinstance(environment, JittableEnvironment):
+AnyEnvironment: TypeAlias = JittableEnvironment | HostEnvironment
+EnvironmentLike: TypeAlias = str | AnyEnvironment | GymnaxEnvironment | gymnasium.MakeEnv
+
+
+def make(environment: EnvironmentLike, options: Any = None) -> AnyEnvironment:
+    """An environment by id, or one of the user's own: gymnax's, a record of this package's, or a function that makes
+    a Gymnasium environment."""
+    if isinstance(environment, JittableEnvironment | HostEnvironment):
         return environment
     if isinstance(environment, GymnaxEnvironment):
         return gymnax.adapt(environment, f"custom/{environment.name}")
-    if environment not in IDS:
-        raise UserError(f"unknown environment {environment!r}; {nearest(environment, IDS)}")
-    family, name = environment.split("/")
-    return FAMILIES[family][0](name)
+    if isinstance(environment, gymnasium_package.Env):
+        raise UserError("give a function that makes the environment, not the environment: every lane needs its own")
+    if not isinstance(environment, str):
+        return gymnasium.adapt(environment, f"custom/{getattr(environment, '__name__', 'gymnasium')}")
+    refuse_unknown(environment)
+    kind, name = environment.split("/", 1)
+    if kind == "gym":
+        return gymnasium.make_gymnasium(name)
+    if kind == "atari":
+        return atari.make_atari(name, options or AtariConfig())
+    return FAMILIES[kind][0](name)
+
+
+def refuse_unknown(id: str) -> None:
+    if id not in IDS and not id.startswith("gym/"):
+        raise UserError(f"unknown environment {id!r}; {nearest(id, IDS)}")
 
 
 def family(id: str) -> str:
     return id.split("/")[0]
+
+
+def options(id: str) -> Any:
+    """What there is to choose about an environment, at its defaults."""
+    return AtariConfig() if family(id) == "atari" else NoOptions()
 
 
 class LaneState(NamedTuple):

@@ -32,6 +32,7 @@ class Sampling(NamedTuple):
     gamma: float
     n_step: int
     frame_stack: int
+    clip_rewards: bool = False
 
 
 def init(spec: EnvironmentSpec, capacity: int, num_lanes: int) -> Ring:
@@ -91,8 +92,9 @@ def assemble(ring: Ring, rows: Int[Array, "B"], lanes: Int[Array, "B"], how: Sam
     """Transitions of `how.n_step` steps, or fewer where an episode ends, from these starts."""
     capacity = len(ring.last)
     arrivals = (rows[:, None] + 1 + jnp.arange(how.n_step)) % capacity, lanes[:, None]
+    rewards = jnp.clip(ring.reward[arrivals], -1, 1) if how.clip_rewards else ring.reward[arrivals]
     total, discount, steps = jax.vmap(n_step, in_axes=(0, 0, 0, None))(
-        ring.reward[arrivals], ring.discount[arrivals], ring.last[arrivals], how.gamma
+        rewards, ring.discount[arrivals], ring.last[arrivals], how.gamma
     )
     return Transition(
         observation=observe(ring, rows, lanes, how.frame_stack),

@@ -1,0 +1,106 @@
+"""Any Gymnasium environment with a discrete action space and a box of observations, by id or as a function."""
+
+import functools
+import importlib
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from fqf.environments.host import Arrivals, Lanes
+from fqf.errors import UserError, nearest
+from fqf.types import EnvironmentSpec, HostEnvironment
+
+MakeEnv = Callable[[], gymnasium.Env[Any, Any]]
+
+
+def make_gymnasium(id: str) -> HostEnvironment:
+    """`id` is Gymnasium's own, such as LunarLander-v3, or module:Name-v0 to import a module that registers it."""
+    module, _, name = id.rpartition(":")
+    if module:
+        try:
+            importlib.import_module(module)
+        except ImportError as error:
+            raise UserError(f"can't import {module!r}, which is to register gym/{id}: {error}") from None
+    if name not in gymnasium.registry:
+        raise UserError(f"unknown environment 'gym/{id}'; {nearest(name, tuple(gymnasium.registry))}")
+    return adapt(functools.partial(_make, name), f"gym/{id}")
+
+
+def _make(name: str) -> gymnasium.Env[Any, Any]:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Gymnasium warns of newer versions of what was asked for by name
+            return gymnasium.make(name, render_mode="rgb_array" if _renders(name) else None)
+    except gymnasium.error.DependencyNotInstalled as error:
+        raise UserError(f"gym/{name} needs a package that is not installed: {error}") from None
+    except Exception as error:
+        raise UserError(f"gym/{name} can't be made: {type(error).__name__}: {error}") from None
+
+
+def _renders(name: str) -> bool:
+    """Asking a registered class without making it; environments that are functions are not asked."""
+    entry = gymnasium.registry[name].entry_point
+    try:
+        kind: Any = gymnasium.envs.registration.load_env_creator(entry) if isinstance(entry, str) else entry
+    except Exception:
+        return False  # making it will say what is wrong
+    return "rgb_array" in (getattr(kind, "metadata", None) or {}).get("render_modes", ())
+
+
+def adapt(make: MakeEnv, id: str) -> HostEnvironment:
+    """A function that makes the environment, for lanes of it."""
+    one = make()
+    try:
+        spec = EnvironmentSpec(id, *_observations(one, id), _num_actions(one, id))
+    finally:
+        one.close()
+    return HostEnvironment(spec, lambda num_lanes: Lanes(id, Gymnasium(make, num_lanes, spec), num_lanes))
+
+
+def _num_actions(env: gymnasium.Env[Any, Any], id: str) -> int:
+    space = env.action_space
+    if not isinstance(space, gymnasium.spaces.Discrete):
+        raise UserError(f"{id} has the action space {space}; these agents choose among a finite number: Discrete(n)")
+    return int(space.n)
+
+
+def _observations(env: gymnasium.Env[Any, Any], id: str) -> tuple[tuple[int, ...], np.dtype]:
+    space = env.observation_space
+    if not isinstance(space, gymnasium.spaces.Box) or not space.shape:
+        raise UserError(f"{id} has the observation space {space}; the networks need a Box, a vector or an image")
+    kept = space.dtype is not None and space.dtype in (np.uint8, np.bool_)
+    return tuple(space.shape), np.dtype(space.dtype if kept else np.float32)
+
+
+class Gymnasium:
+    """An `Emulator`: one environment per lane, stepped in turn."""
+
+    def __init__(self, make: MakeEnv, num_lanes: int, spec: EnvironmentSpec) -> None:
+        self._envs = [make() for _ in range(num_lanes)]
+        self._first_actions = [getattr(env.action_space, "start", 0) for env in self._envs]
+        self._observation = np.zeros((num_lanes, *spec.observation_shape), spec.observation_dtype)
+
+    def reset(self, lanes: np.ndarray, seeds: np.ndarray) -> np.ndarray:
+        for lane, seed in zip(np.flatnonzero(lanes), seeds, strict=True):
+            self._observation[lane] = self._envs[lane].reset(seed=int(seed))[0]
+        return self._observation.copy()
+
+    def step(self, action: np.ndarray, playing: np.ndarray) -> Arrivals:
+        reward = np.zeros(len(self._envs))
+        terminated, truncated = np.zeros((2, len(self._envs)), bool)
+        for lane in np.flatnonzero(playing):
+            self._observation[lane], reward[lane], terminated[lane], truncated[lane], _ = self._envs[lane].step(
+                int(action[lane] + self._first_actions[lane])
+            )
+        return Arrivals(self._observation.copy(), reward, terminated, terminated | truncated)
+
+    def render(self) -> np.ndarray | None:
+        picture: Any = self._envs[0].render() if self._envs[0].render_mode == "rgb_array" else None
+        return None if picture is None else np.asarray(picture, np.uint8)
+
+    def close(self) -> None:
+        for env in self._envs:
+            env.close()

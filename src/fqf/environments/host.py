@@ -1,0 +1,107 @@
+"""Lanes that play outside compiled programs: episodes, their seeds and their ends, whatever emulates them."""
+
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+
+from fqf.errors import UserError
+from fqf.types import FinishedEpisode, Timestep
+
+
+class Arrivals(NamedTuple):
+    """What the lanes that play have reached; rows of lanes that do not are ignored."""
+
+    observation: np.ndarray
+    reward: np.ndarray
+    terminated: np.ndarray
+    """The return ends here. The episode too, unless the protocol counts a lost life as one."""
+    last: np.ndarray
+    """The episode ends here, by termination or truncation."""
+
+
+@runtime_checkable
+class Emulator(Protocol):
+    """Several copies of one environment, without automatic resets."""
+
+    def reset(self, lanes: np.ndarray, seeds: np.ndarray) -> np.ndarray:
+        """Start an episode in every lane of a mask, each with its own seed; observations of all lanes."""
+
+    def step(self, action: np.ndarray, playing: np.ndarray) -> Arrivals: ...
+
+    def render(self) -> np.ndarray | None: ...
+
+    def close(self) -> None: ...
+
+
+class Lanes:
+    """The contract of `HostLanes` over an emulator: the step after `last` is a reset, whatever the action.
+
+    Every episode has its own seed, so that an unfinished one can be played again from its actions alone.
+    """
+
+    def __init__(self, id: str, emulator: Emulator, num_lanes: int) -> None:
+        self.episodes: list[FinishedEpisode] = []
+        self._id, self._emulator, self._num_lanes = id, emulator, num_lanes
+
+    def init(self, seed: int) -> Timestep:
+        self._seed, self._episode = seed, np.zeros(self._num_lanes, int)
+        self._total, self._length = np.zeros(self._num_lanes), np.zeros(self._num_lanes, int)
+        self._last = np.ones(self._num_lanes, bool)
+        return self._start(np.zeros(self._num_lanes, np.float32), None)
+
+    def step(self, action: np.ndarray) -> Timestep:
+        playing, started = ~self._last, self._last.any()
+        try:
+            arrivals = self._emulator.step(action, playing)
+        except Exception as error:
+            raise UserError(f"{self._id} raised in step: {type(error).__name__}: {error}") from error
+        reward = np.where(playing, arrivals.reward, 0).astype(np.float32)
+        if started:
+            return self._start(reward, arrivals)
+        self._count(reward, arrivals.last)
+        self._last = arrivals.last
+        return _timestep(arrivals.observation, reward, arrivals.terminated, arrivals.last)
+
+    def _start(self, reward: np.ndarray, arrivals: Arrivals | None) -> Timestep:
+        """New episodes in the lanes whose last one has ended; the others have arrived as usual."""
+        first = self._last
+        seeds = np.array(
+            [episode_seed(self._seed, int(lane), int(self._episode[lane])) for lane in np.flatnonzero(first)]
+        )
+        try:
+            observation = self._emulator.reset(first, seeds)
+        except Exception as error:
+            raise UserError(f"{self._id} raised in reset: {type(error).__name__}: {error}") from error
+        self._episode += first
+        nothing = np.zeros(self._num_lanes, bool)
+        last = nothing if arrivals is None else arrivals.last & ~first
+        terminated = nothing if arrivals is None else arrivals.terminated & ~first
+        if arrivals is not None:
+            rows = first.reshape(-1, *(1,) * (observation.ndim - 1))
+            observation = np.where(rows, observation, arrivals.observation)
+        self._count(reward, last, first)
+        self._last = last
+        return _timestep(observation, reward, terminated, last)
+
+    def _count(self, reward: np.ndarray, last: np.ndarray, first: np.ndarray | bool = False) -> None:
+        self._total = np.where(first, 0, self._total + reward)
+        self._length = np.where(first, 0, self._length + 1)
+        for lane in np.flatnonzero(last):
+            self.episodes.append(FinishedEpisode(float(self._total[lane]), int(self._length[lane])))
+
+    def render(self) -> np.ndarray | None:
+        return self._emulator.render()
+
+    def close(self) -> None:
+        self._emulator.close()
+
+
+def _timestep(observation: Any, reward: Any, terminated: np.ndarray, last: Any) -> Timestep:
+    """NumPy's arrays stand in for JAX's until a compiled function takes them."""
+    discount: Any = 1 - terminated.astype(np.float32)
+    return Timestep(observation, reward, discount, last)
+
+
+def episode_seed(seed: int, lane: int, episode: int) -> int:
+    """31 bits that follow from the run's seed, the lane and the number of the episode in it."""
+    return int(np.random.SeedSequence((seed, lane, episode)).generate_state(1)[0]) >> 1
