@@ -16,9 +16,9 @@ import numpy as np
 from fqf import environments
 from fqf.config import warm_up_steps
 from fqf.networks.layers import cos_pi
+from fqf.parts import assemble
 from fqf.presets import preset
 from fqf.rundir import provenance
-from fqf.train import assemble
 
 SEEDS, PERIODS, ROUNDS = 4, 300, 3
 

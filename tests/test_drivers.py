@@ -14,12 +14,13 @@ from fqf.agents.agent import Agent
 from fqf.config import override
 from fqf.cycle import Rhythm, make_cycle, run_keys
 from fqf.drivers import make_device_driver, make_host_driver, seed_from
+from fqf.environments.host import Hosted
 from fqf.exploration import linear_epsilon
+from fqf.parts import make_replay
 from fqf.presets import preset
 from fqf.replay import ring, sumtree
 from fqf.replay.memory import make_prioritized, make_uniform
 from fqf.replay.ring import Sampling
-from fqf.train import make_replay
 from fqf.types import EnvironmentSpec, HostEnvironment, JittableEnvironment, LossOutput, Timestep
 
 pytestmark = pytest.mark.usefixtures("compile_quickly")
@@ -241,28 +242,22 @@ def test_priorities_follow_the_errors_of_the_updates(lanes):
     assert np.isfinite(metrics.update["categorical_loss"]).all()
 
 
-class Hosted:
-    """A jittable environment played from Python; `init` is given the seed that the host driver makes from a key."""
+ENVIRONMENT_KEYS = {}
 
-    def __init__(self, environment, lanes):
-        self._environment, self.episodes = environments.vectorize(environment, lanes), []
-        self._step = jax.jit(self._environment.step)
+
+class KeyedByDriver(Hosted):
+    """Starts from the very key that the device driver uses, not from the seed that the host driver makes of it."""
 
     def init(self, seed):
-        self._state, timestep = self._environment.init(ENVIRONMENT_KEYS[seed])
+        self._state, timestep = self._init(ENVIRONMENT_KEYS[seed])
         return jax.tree.map(np.asarray, timestep)
-
-    def step(self, action):
-        self._state, timestep = self._step(self._state, action)
-        return jax.tree.map(np.asarray, timestep)
-
-
-ENVIRONMENT_KEYS = {}
 
 
 def on_host(agent, environment, lanes, replay, rhythm):
     cycle = make_cycle(agent, environment.spec.num_actions, lanes, replay, rhythm)
-    host = HostEnvironment(environment.spec, lambda num_lanes: Hosted(environment, num_lanes))
+    host = HostEnvironment(
+        environment.spec, lambda num_lanes, visible: KeyedByDriver(environments.vectorize(environment, num_lanes))
+    )
     return make_host_driver(cycle, host, lanes)
 
 

@@ -7,7 +7,7 @@ import fqf
 
 ROOT = Path(fqf.__file__).parent
 LAYERS = [
-    {"types", "errors", "files"},
+    {"types", "errors", "files", "resources"},
     {"losses", "networks", "replay", "environments", "laws", "exploration"},
     {"config"},
     {"agents"},
@@ -16,6 +16,7 @@ LAYERS = [
     {"drivers"},
     {"evaluation"},
     {"policy", "rundir", "progress", "report"},
+    {"parts", "protocols", "record"},
     {"train"},
     {"", "cli"},
 ]

@@ -5,10 +5,12 @@ import contextlib
 import dataclasses
 import importlib.util
 import io
+import json
 import os
 import re
 import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,26 +18,23 @@ from typing import Any, Generic, TypeVar, get_args, get_type_hints
 
 import tyro
 from rich.console import Console
+from rich.progress import track
 from rich.table import Table
 
 from fqf import environments
 from fqf.agents import AGENTS, check_names
 from fqf.config import RunConfig, flatten, override, read_toml
+from fqf.environments.atari import AtariConfig
 from fqf.errors import Diverged, UserError, nearest
 from fqf.evaluation import Scores
 from fqf.presets import preset
+from fqf.record import play
 from fqf.report.figure import draw_curves
+from fqf.report.scores import TABLE, aggregate
+from fqf.report.video import write_gif
 from fqf.rundir import append_evaluation, refuse_existing, run_path
 from fqf.train import Launch, Run, launch, load
 from fqf.train import evaluate as score
-
-
-def _by_family() -> str:
-    return "\n              ".join(
-        ", ".join(id for id in environments.IDS if environments.family(id) == family)
-        for family in environments.FAMILIES
-    )
-
 
 HELP = f"""\
 usage: fqf COMMAND [options]
@@ -45,11 +44,17 @@ Fully Parameterized Quantile Function (FQF) for distributional reinforcement lea
 commands:
   train       train an agent:             fqf train --agent fqf --env classic/cartpole --seed 0
   evaluate    score a trained policy:     fqf evaluate runs/fqf/classic.cartpole/seed0
+  record      watch it, as a moving GIF:  fqf record runs/fqf/classic.cartpole/seed0
+  scores      Atari runs beside the published scores, human-normalised:
+                                          fqf scores runs/fqf/atari.*/seed0
+  environments
+              list all of them
   fractions   compare FQF's fractions (proposed, frozen, uniform, random), everything else equal:
                                           fqf fractions --env minatar/breakout --seeds 3
 
 agents:       {", ".join(AGENTS)}
-environments: {_by_family()}
+environments: classic/cartpole, minatar/breakout, atari/pong, gym/LunarLander-v3, toy/exponential and more:
+              fqf environments
 
 `fqf COMMAND --help` lists every option of a command with its default.
 """
@@ -74,17 +79,48 @@ class EvaluateOptions:
 
     run: tyro.conf.Positional[Path]
     """Run directory, such as runs/fqf/classic.cartpole/seed0."""
-    episodes: int = 100
-    """Episodes to play, each on a lane of its own."""
+    episodes: int | None = None
+    """Episodes to play; if not given, as the run itself was evaluated (on Atari a number of steps)."""
     epsilon: float | None = None
     """Share of random actions; the run's own evaluation epsilon if not given."""
     seed: int = 1
     """Of the evaluation, apart from the run's."""
 
 
+@dataclass(frozen=True)
+class RecordOptions:
+    """Play one episode of a trained policy into a moving GIF, with the return distribution of each action beside it."""
+
+    run: tyro.conf.Positional[Path]
+    """Run directory, such as runs/fqf/atari.pong/seed0."""
+    out: Path | None = None
+    """File to write; RUN/episode.gif if not given."""
+    max_steps: int = 1_000
+    """Steps after which the recording stops, if the episode has not ended."""
+    epsilon: float | None = None
+    """Share of random actions; the run's own evaluation epsilon if not given."""
+    seed: int = 1
+    """Of the episode."""
+
+
+@dataclass(frozen=True)
+class ScoresOptions:
+    """Last and best scores of finished Atari runs, human-normalised, per game and in aggregate."""
+
+    runs: tyro.conf.Positional[tuple[Path, ...]]
+    """Run directories."""
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if arguments is None else arguments)
-    commands: dict[str, Callable[[list[str]], None]] = {"train": train, "evaluate": evaluate, "fractions": fractions}
+    commands: dict[str, Callable[[list[str]], None]] = {
+        "train": train,
+        "evaluate": evaluate,
+        "record": record,
+        "scores": scores,
+        "environments": list_environments,
+        "fractions": fractions,
+    }
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         print(HELP, end="")
         return 0
@@ -184,11 +220,77 @@ def evaluate(arguments: list[str]) -> None:
     policy = load(options.run)
     config = policy.config
     epsilon = config.evaluation_epsilon if options.epsilon is None else options.epsilon
-    with Console(stderr=True).status(f"playing {options.episodes} episodes of {config.env} ..."):
+    amount = f"{options.episodes} episodes" if options.episodes else "as in training"
+    with Console(stderr=True).status(f"playing {config.env}, {amount} ..."):
         scores = score(policy, None, options.episodes, epsilon, options.seed)
     labels = {"step": config.steps, "source": "evaluate", "seed": options.seed, "epsilon": epsilon}
     append_evaluation(options.run, labels, scores)
     show_scores(config, epsilon, scores)
+
+
+def record(arguments: list[str]) -> None:
+    options = parse(RecordOptions, "fqf record", arguments, [item.name for item in dataclasses.fields(RecordOptions)])
+    policy = load(options.run)
+    config = policy.config
+    if options.max_steps < 1:
+        raise UserError(f"max_steps is {options.max_steps}, but must be at least 1")
+    target = options.out or options.run / "episode.gif"
+    if target.suffix.lower() != ".gif":
+        raise UserError(f"{target} is to be a moving GIF: name it {target.with_suffix('.gif')}")
+    environment = environments.make(config.env, config.environment)
+    epsilon = config.evaluation_epsilon if options.epsilon is None else options.epsilon
+    moments = play(policy, environment, epsilon, options.seed, options.max_steps)
+    watched = track(moments, "recording", total=None, console=Console(stderr=True), transient=True)
+    milliseconds = 67 if environments.family(config.env) == "atari" else 50  # 15 a second: four frames of sixty each
+    count = write_gif(watched, f"{config.agent} on {config.env}, seed {config.seed}", target, milliseconds)
+    print(f"{count} steps in {target}")
+
+
+def scores(arguments: list[str]) -> None:
+    options = parse(ScoresOptions, "fqf scores", arguments, ["runs"])
+    if not options.runs:
+        raise UserError("name at least one run directory, such as runs/fqf/atari.pong/seed0")
+    table = Table("run", "protocol", "of", "last", "best", "last, % human", "best, % human", box=None)
+    last: dict[str, dict[str, list[float]]] = {}
+    for path in options.runs:
+        score = read_summary(path).get("score")
+        if score is None:
+            raise UserError(f"{path} is not an Atari run: there is no published score to put beside it")
+        protocol = score["protocol"] + (" (changed)" if score["changed"] else "")
+        percent = score["human_normalized_percent"]
+        values = (score["last"], score["best"], percent["last"], percent["best"])
+        table.add_row(str(path), protocol, score["of"], *("-" if value is None else f"{value:.4g}" for value in values))
+        agent, env = path.parts[-3:-1]
+        if score["last"] is not None:
+            last.setdefault(agent, {}).setdefault(env.removeprefix("atari."), []).append(score["last"])
+    console = Console(highlight=False)
+    console.print(table)
+    for agent, games in last.items():
+        total = aggregate({game: sum(values) / len(values) for game, values in games.items()})
+        if total.games:
+            console.print(
+                f"{agent}: mean {total.mean:.4g} %, median {total.median:.4g} %, "
+                f"above human in {total.above_human} of {total.games} games"
+            )
+    console.print(f"human and random scores: {TABLE}")
+
+
+def read_summary(path: Path) -> dict[str, Any]:
+    try:
+        return json.loads((path / "summary.json").read_text())
+    except (OSError, ValueError):
+        raise UserError(f"{path} holds no finished run: there is no readable {path / 'summary.json'}") from None
+
+
+def list_environments(arguments: list[str]) -> None:
+    if arguments:
+        raise UserError(f"fqf environments takes no options, but was given {' '.join(arguments)}")
+    for family, names in environments.NAMES.items():
+        print(f"{family} ({len(names)}):")
+        for line in textwrap.wrap(", ".join(f"{family}/{name}" for name in names), 100, break_on_hyphens=False):
+            print(f"  {line}")
+    print("gym: gym/<id> for any Gymnasium environment with discrete actions, such as gym/LunarLander-v3;")
+    print("  gym/my_module:MyEnv-v0 imports my_module first, which registers it")
 
 
 def show_scores(config: RunConfig[Any, Any], epsilon: float, scores: Scores) -> None:
@@ -205,8 +307,10 @@ def parse(kind: Any, prog: str, arguments: list[str], names: list[str], defaults
         name = re.sub("^no-", "", argument.removeprefix("--").split("=")[0])
         if argument.startswith("--") and name.replace("-", "_") not in (*names, "help"):
             owners = [agent for agent, entry in AGENTS.items() if name.replace("-", "_") in flatten(entry.config)]
-            if owners and prog != "fqf evaluate":
+            if owners and prog in ("fqf train", "fqf fractions"):
                 raise UserError(f"--{name} is not an option of this agent; it is one of {', '.join(owners)}")
+            if name.replace("-", "_") in flatten(AtariConfig()) and prog in ("fqf train", "fqf fractions"):
+                raise UserError(f"--{name} is an option of atari/ environments only")
             flags = ["--" + valid.replace("_", "-") for valid in names]
             raise UserError(f"unknown option {argument.split('=')[0]}; {nearest('--' + name, flags)}")
     errors = io.StringIO()

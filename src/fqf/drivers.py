@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from fqf.cycle import Cycle, forget_episodes, run_keys
-from fqf.types import Actor, Environment, FinishedEpisode, HostEnvironment, Key, PyTree, RunState
+from fqf.types import Actor, Environment, FinishedEpisode, HostEnvironment, Key, LearnerState, RunState
 
 
 class Metrics(NamedTuple):
@@ -35,8 +35,9 @@ class Driver(NamedTuple):
     """state, vector_step, number of vector steps: fill the replay with random play"""
     advance: Callable[[RunState, int, int], tuple[RunState, Metrics]]
     """state, vector_step, number of periods: play and learn"""
-    params: Callable[[RunState, int], PyTree]
-    """of one of the seeds"""
+    pick: Callable[[RunState, int], tuple[LearnerState, Actor]]
+    """What one of the seeds has learned, and where it stands."""
+    close: Callable[[RunState], None]
     steps_per_period: int
     """Vector steps between two rounds of updates."""
     updates_per_period: int
@@ -91,7 +92,8 @@ def make_device_driver(cycle: Cycle, environment: Environment) -> Driver:
         init=jax.jit(jax.vmap(init)),
         warm_up=over_seeds(warm_up),
         advance=over_seeds(advance),
-        params=lambda state, index: jax.tree.map(lambda leaf: leaf[index], state.learner.params),
+        pick=lambda state, index: jax.tree.map(lambda leaf: leaf[index], (state.learner, state.actor)),
+        close=lambda state: None,
         steps_per_period=cycle.steps_per_period,
         updates_per_period=cycle.updates_per_period,
     )
@@ -112,7 +114,7 @@ def make_host_driver(cycle: Cycle, environment: HostEnvironment, num_lanes: int)
 
     def init(keys):
         keys = run_keys(keys[0])
-        lanes = environment.make(num_lanes)
+        lanes = environment.make(num_lanes, False)
         timestep = lanes.init(seed_from(keys.environment))
         return jax.jit(cycle.init)(keys, (), timestep)._replace(environment=lanes)
 
@@ -147,7 +149,8 @@ def make_host_driver(cycle: Cycle, environment: HostEnvironment, num_lanes: int)
         init=init,
         warm_up=warm_up,
         advance=advance,
-        params=lambda state, index: state.learner.params,
+        pick=lambda state, index: (state.learner, state.actor),
+        close=lambda state: state.environment.close(),
         steps_per_period=cycle.steps_per_period,
         updates_per_period=cycle.updates_per_period,
     )

@@ -116,7 +116,7 @@ def make_host_evaluate(
         environment_key, act_key = jax.random.split(key)
         returns: list[list[float]] = [[] for _ in lanes]
         lengths: list[list[int]] = [[] for _ in lanes]
-        player = environment.make(len(lanes))
+        player = environment.make(len(lanes), False)
         try:
             timestep, time = player.init(seed_from(environment_key)), 0
             first: Any = np.ones(len(lanes), bool)
@@ -151,7 +151,7 @@ def make_host_trace(
         return stack, jnp.argmax(mean(agent.distribution(params, stack)), axis=1)
 
     def trace(params: PyTree, key: Key) -> np.ndarray:
-        player = environment.make(1)
+        player = environment.make(1, False)
         stacks: list[np.ndarray] = []
         try:
             timestep = player.init(seed_from(key))

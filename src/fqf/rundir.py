@@ -64,16 +64,14 @@ class RunDirectory:
             if name != "step" and value is not None:
                 self._tensorboard.add_scalar(f"train/{name}", value, row["step"])
 
-    def log_evaluation(self, step: int, scores: Scores) -> None:
-        labels = {
-            "step": step,
-            "source": "train",
-            "seed": self._config.seed,
-            "epsilon": self._config.evaluation_epsilon,
-        }
+    def log_evaluation(self, step: int, scores: Scores, source: str = "train") -> None:
+        """Of the frozen policy (`train`), or of the training episodes themselves (`training`)."""
+        frozen = source == "train"
+        epsilon = self._config.evaluation_epsilon if frozen else self._config.exploration_epsilon
+        labels = {"step": step, "source": source, "seed": self._config.seed, "epsilon": epsilon}
         append_evaluation(self.path, labels, scores)
         for name, value in scores._asdict().items():
-            self._tensorboard.add_scalar(f"evaluation/{name}", value, step)
+            self._tensorboard.add_scalar(f"{'evaluation' if frozen else 'training_score'}/{name}", value, step)
 
     def write_json(self, name: str, content: Any) -> None:
         write_whole(self.path / name, (json.dumps(content, indent=2) + "\n").encode())
@@ -101,7 +99,7 @@ def append_evaluation(path: Path, labels: Mapping[str, Any] | None, scores: Scor
 
 def provenance() -> dict[str, Any]:
     """Which code ran where: enough to tell two summaries apart."""
-    packages = ("fqf", "jax", "jaxlib", "flax", "optax", "gymnax", "numpy")
+    packages = ("fqf", "jax", "jaxlib", "flax", "optax", "gymnax", "gymnasium", "ale-py", "numpy")
     return {
         "commit": _commit(),
         "versions": {"python": platform.python_version()} | {p: importlib.metadata.version(p) for p in packages},

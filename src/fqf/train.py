@@ -5,7 +5,7 @@ import math
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,31 +17,20 @@ import numpy as np
 
 from fqf import environments
 from fqf.agents import make_agent
-from fqf.agents.agent import Agent
 from fqf.config import RunConfig, check, num_periods, periods, warm_up_steps
-from fqf.cycle import Rhythm, make_cycle
-from fqf.drivers import Driver, Metrics, make_device_driver, make_host_driver
+from fqf.drivers import Metrics, finished_episodes
 from fqf.environments import AnyEnvironment, EnvironmentLike
+from fqf.environments.host import Stopped, stoppable
 from fqf.errors import Diverged, UserError
-from fqf.evaluation import (
-    Episodes,
-    Scores,
-    evaluation_key,
-    make_evaluate,
-    make_host_evaluate,
-    make_host_trace,
-    make_trace,
-    shares,
-    summarize,
-)
-from fqf.exploration import linear_epsilon
+from fqf.evaluation import Scores, evaluation_key, summarize
+from fqf.parts import Parts, assemble, make_examiner
 from fqf.policy import Policy, load_policy
 from fqf.progress import Progress
-from fqf.replay.memory import Replay, make_prioritized, make_uniform
-from fqf.replay.ring import Sampling
+from fqf.protocols import TrainingScores, atari_score
 from fqf.report.figure import draw_run
+from fqf.resources import refuse_if_too_large
 from fqf.rundir import RunDirectory, provenance, refuse_existing, run_path
-from fqf.types import EnvironmentSpec, HostEnvironment, PyTree, RunState
+from fqf.types import HostEnvironment, RunState
 
 
 @dataclass(frozen=True)
@@ -70,17 +59,6 @@ class Run(NamedTuple):
     after: Scores
 
 
-class Parts(NamedTuple):
-    """What all seeds of a launch share: compiled functions, no state."""
-
-    spec: EnvironmentSpec
-    driver: Driver
-    evaluate: Callable[[PyTree, jax.Array], Episodes]
-    trace: Callable[[PyTree, jax.Array], np.ndarray]
-    epsilon: Callable[[Any], Any]
-    frame_skip: int
-
-
 def launch(config: RunConfig[Any, Any], how: Launch, environment: AnyEnvironment | None = None) -> list[Run]:
     """Train every seed, each into its own directory."""
     environment = environments.make(config.env, config.environment) if environment is None else environment
@@ -90,12 +68,19 @@ def launch(config: RunConfig[Any, Any], how: Launch, environment: AnyEnvironment
     for each in configs:
         check(each)
         refuse_existing(run_path(how.runs, each), how.overwrite)
-    parts, facts, stop = assemble(config, environment), provenance(), threading.Event()
+    facts, stop = provenance(), threading.Event()
     groups = [configs] if how.seeds_together == "vmap" else [[each] for each in configs]
+    if isinstance(environment, HostEnvironment):
+        if how.seeds_together == "vmap" and how.seeds > 1:
+            raise UserError(f"seeds_together is 'vmap', but {config.env} runs outside compiled programs: use threads")
+        environment = stoppable(environment, stop)
+    parts, workers = assemble(config, environment), min(len(groups), os.cpu_count() or 1)
+    at_once = workers * len(groups[0])
+    refuse_if_too_large(config.replay_capacity, parts.replay_bytes, parts.learner_bytes, at_once, how.runs)
     steps = [chunk.steps for chunk in schedule(config)]
     with (
         Progress(f"{config.agent} on {config.env}", sum(steps) * len(configs), how.quiet) as progress,
-        ThreadPoolExecutor(min(len(groups), os.cpu_count() or 1)) as pool,
+        ThreadPoolExecutor(workers) as pool,
     ):
         futures = [pool.submit(train_group, group, how, parts, facts, progress, stop) for group in groups]
         try:
@@ -109,48 +94,6 @@ def launch(config: RunConfig[Any, Any], how: Launch, environment: AnyEnvironment
     for run in runs:  # here and not in a thread: matplotlib is not made for threads
         draw_run(run.path)
     return runs
-
-
-def assemble(config: RunConfig[Any, Any], environment: AnyEnvironment) -> Parts:
-    spec, stack = environment.spec, config.frame_stack
-    agent = make_agent(config, spec)
-    epsilon = linear_epsilon(config.exploration_epsilon, warm_up_steps(config), config.exploration_decay_steps)
-    rhythm = Rhythm(
-        update_period_steps=config.update_period_steps,
-        target_period_steps=config.target_period_steps,
-        frame_stack=stack,
-        epsilon=epsilon,
-        importance_exponent=lambda step: (
-            config.importance_exponent + (1 - config.importance_exponent) * step / config.steps
-        ),
-    )
-    cycle = make_cycle(agent, spec.num_actions, config.lanes, make_replay(config, spec), rhythm)
-    if isinstance(environment, HostEnvironment):
-        driver = make_host_driver(cycle, environment, config.lanes)
-        trace, frame_skip = make_host_trace(agent, environment, stack), environment.frame_skip
-    else:
-        driver = make_device_driver(cycle, environments.vectorize(environment, config.lanes))
-        trace, frame_skip = make_trace(agent, environments.vectorize(environment, 1), stack), 1
-    examine = make_examiner(config, agent, environment, config.evaluation_epsilon)
-    return Parts(spec, driver, examine, trace, epsilon, frame_skip)
-
-
-def make_examiner(
-    config: RunConfig[Any, Any], agent: Agent, environment: AnyEnvironment, epsilon: float
-) -> Callable[[PyTree, jax.Array], Episodes]:
-    if isinstance(environment, HostEnvironment):
-        lanes = shares(config.evaluation_episodes, config.evaluation_steps, config.evaluation_lanes)
-        return make_host_evaluate(agent, environment, epsilon, config.frame_stack, lanes)
-    lanes_at_once = environments.vectorize(environment, config.evaluation_episodes)
-    return make_evaluate(agent, lanes_at_once, epsilon, config.frame_stack)
-
-
-def make_replay(config: RunConfig[Any, Any], spec: EnvironmentSpec) -> Replay:
-    how = Sampling(config.batch_size, config.discount, config.n_step, config.frame_stack, config.clip_rewards)
-    if config.replay == "uniform":
-        return make_uniform(spec, config.replay_capacity, config.lanes, how)
-    exponent, epsilon = config.priority_exponent, config.priority_epsilon
-    return make_prioritized(spec, config.replay_capacity, config.lanes, how, exponent, epsilon)
 
 
 class Chunk(NamedTuple):
@@ -202,10 +145,6 @@ def train_group(
         return _train_group(configs, directories, parts, facts, progress, stop)
 
 
-class Stopped(Exception):
-    """Another seed of the same launch failed, or the user interrupted it."""
-
-
 def _train_group(
     configs: Sequence[RunConfig[Any, Any]],
     directories: Sequence[RunDirectory],
@@ -222,12 +161,12 @@ def _train_group(
         scores = []
         for index, directory in enumerate(directories):
             key = jax.random.fold_in(evaluation_keys[index], step)
-            scores.append(summarize(parts.evaluate(driver.params(state, index), key)))
+            scores.append(summarize(parts.evaluate(driver.pick(state, index)[0].params, key)))
             directory.log_evaluation(step, scores[-1])
         return scores
 
     state = driver.init(run_keys)
-    evaluations = [evaluate(state, 0)]
+    evaluations, training = [evaluate(state, 0)], TrainingScores(configs[0])
     step = updates = 0
     episodes = np.zeros(len(configs), int)
     for chunk in schedule(configs[0]):
@@ -246,17 +185,21 @@ def _train_group(
             _refuse_nonfinite(row, directory.path)
             directory.log(row, seconds, chunk.steps)
             progress.advance(chunk.steps, row)
+        training.add(finished_episodes(state))
         if chunk.evaluate:
             evaluations.append(evaluate(state, step))
+            if (score := training.take(step)) is not None:
+                directories[0].log_evaluation(step, score, source="training")
 
     finished = []
     for index, (config, directory) in enumerate(zip(configs, directories, strict=True)):
-        policy = Policy(config, parts.spec, jax.tree.map(np.array, driver.params(state, index)))
+        learned, actor = driver.pick(state, index)
+        policy = Policy(config, parts.spec, jax.tree.map(np.array, learned.params))
         scores = [each[index] for each in evaluations]
         observations = parts.trace(policy.params, jax.random.fold_in(evaluation_keys[index], step + 1))
         policy.save(directory.path / "policy")
         directory.write_json("distributions.json", _describe(policy, observations))
-        resets = int(episodes[index] - np.sum(state.actor.timestep.last[index]))
+        resets = int(episodes[index] - np.sum(actor.timestep.last))
         counts = {
             "steps": step,
             "environment_steps": step - resets,
@@ -264,8 +207,12 @@ def _train_group(
             "updates": updates,
             "episodes": int(episodes[index]),
         }
-        directory.write_json("summary.json", _summarize(config, counts, scores, directory.seconds()) | facts)
+        summary = _summarize(config, counts, scores, directory.seconds())
+        if environments.family(config.env) == "atari":
+            summary["score"] = atari_score(config, scores, training.scores, parts.frame_skip)
+        directory.write_json("summary.json", summary | facts)
         finished.append(Run(directory.path, policy, scores[0], scores[-1]))
+    driver.close(state)
     return finished
 
 
@@ -335,10 +282,10 @@ def _refuse_nonfinite(row: dict[str, Any], path: Path) -> None:
 
 def _describe(policy: Policy, observations: np.ndarray) -> dict[str, Any]:
     """What the figure draws: the return distributions of all actions in a few states of one episode."""
-    distribution = policy.distribution(observations)
+    distribution, small = policy.distribution(observations), observations[0].size <= 1_000
     return {
         "states": [f"state {index + 1} of {len(observations)}" for index in range(len(observations))],
-        "observations": np.asarray(observations, float).reshape(len(observations), -1).tolist(),
+        "observations": observations.astype(float).reshape(len(observations), -1).tolist() if small else None,
         "probabilities": distribution.probabilities.tolist(),
         "values": distribution.values.tolist(),
     }

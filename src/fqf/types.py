@@ -84,8 +84,8 @@ class HostEnvironment(NamedTuple):
     """An environment that steps outside compiled programs: an emulator, or anything written in Python."""
 
     spec: EnvironmentSpec
-    make: Callable[[int], HostLanes]
-    """Lanes of it, of their own state."""
+    make: Callable[[int, bool], HostLanes]
+    """Lanes of it, with a state of their own; whether the first can be rendered."""
     frame_skip: int = 1
     """Emulator frames per step."""
 

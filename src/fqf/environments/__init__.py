@@ -12,8 +12,9 @@ from jaxtyping import Array, Bool
 
 from fqf.environments import atari, gymnasium, gymnax, toy
 from fqf.environments.atari import AtariConfig
+from fqf.environments.host import Hosted
 from fqf.errors import UserError, nearest
-from fqf.types import Environment, HostEnvironment, JittableEnvironment, Key, PyTree, Timestep
+from fqf.types import Environment, HostEnvironment, HostLanes, JittableEnvironment, Key, PyTree, Timestep
 
 FAMILIES: dict[str, tuple[Callable[[str], JittableEnvironment], tuple[str, ...]]] = {
     "classic": (gymnax.make_classic, tuple(gymnax.CLASSIC)),
@@ -99,6 +100,13 @@ def vectorize(environment: JittableEnvironment, num_lanes: int) -> Environment:
         init=lambda key: jax.vmap(init_lane)(jax.random.split(key, num_lanes)),
         step=jax.vmap(step_lane),
     )
+
+
+def visible(environment: AnyEnvironment) -> HostLanes:
+    """One lane to look at, whatever the environment."""
+    if isinstance(environment, HostEnvironment):
+        return environment.make(1, True)
+    return Hosted(vectorize(environment, 1))
 
 
 def _first(observation: Array) -> Timestep:

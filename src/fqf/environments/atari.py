@@ -80,25 +80,27 @@ for _protocol in PROTOCOLS.values():
 
 def make_atari(game: str, config: AtariConfig) -> HostEnvironment:
     emulators = _emulators(game, 1, config)
-    actions = len(emulators.ale.get_action_set())
+    spec = EnvironmentSpec(f"atari/{game}", (SIDE, SIDE), np.dtype("uint8"), len(emulators.ale.get_action_set()))
     emulators.close()
-    spec = EnvironmentSpec(f"atari/{game}", (SIDE, SIDE), np.dtype("uint8"), actions)
-    return HostEnvironment(
-        spec, lambda num_lanes: Lanes(spec.id, Atari(game, num_lanes, config), num_lanes), config.frame_skip
-    )
+
+    def make(num_lanes: int, visible: bool) -> Lanes:
+        return Lanes(spec.id, Atari(game, num_lanes, config, visible), num_lanes)
+
+    return HostEnvironment(spec, make, config.frame_skip)
 
 
-def _emulators(game: str, num_lanes: int, config: AtariConfig) -> AtariVectorEnv:
+def _emulators(game: str, num_lanes: int, config: AtariConfig, colour: bool = False) -> AtariVectorEnv:
     """Frames come one by one and rewards as they are: stacks are made from the replay, clipping is the learner's."""
+    height, width = (SIDE, SIDE) if not colour else (210, 160)
     return AtariVectorEnv(
         game,
         num_lanes,
         max_num_frames_per_episode=config.episode_cap_frames,
         repeat_action_probability=config.sticky_probability,
         full_action_space=config.full_action_space,
-        img_height=SIDE,
-        img_width=SIDE,
-        grayscale=True,
+        img_height=height,
+        img_width=width,
+        grayscale=not colour,
         stack_num=1,
         frameskip=config.frame_skip,
         maxpool=True,
@@ -114,8 +116,11 @@ class Atari:
     """An `Emulator`. ale-py starts a new episode by itself on the step after an end, from a seed that is not ours:
     that step only keeps the lanes together, and `reset` starts the episode again from its own seed."""
 
-    def __init__(self, game: str, num_lanes: int, config: AtariConfig) -> None:
+    def __init__(self, game: str, num_lanes: int, config: AtariConfig, visible: bool = False) -> None:
         self._emulators, self._life_loss = _emulators(game, num_lanes, config), config.life_loss
+        # The same seeds and actions give the same game: a twin in colour shows what the first lane plays.
+        self._twin = _emulators(game, 1, config, colour=True) if visible else None
+        self._picture: np.ndarray | None = None
         self._started = False
         self._lives = np.zeros(num_lanes, int)
 
@@ -123,17 +128,23 @@ class Atari:
         options = {"reset_mask": lanes} if self._started else None
         observation: np.ndarray
         observation, info = self._emulators.reset(seed=seeds, options=options)
+        if self._twin is not None and lanes[0]:
+            self._picture = self._twin.reset(seed=seeds[:1])[0][0, 0]
         self._started, self._lives = True, info["lives"].copy()
         return observation[:, 0]
 
     def step(self, action: np.ndarray, playing: np.ndarray) -> Arrivals:
         observation, reward, terminated, truncated, info = self._emulators.step(action)
+        if self._twin is not None:
+            self._picture = self._twin.step(action[:1])[0][0, 0]
         lost = info["lives"] < self._lives if self._life_loss else False
         self._lives = info["lives"].copy()
         return Arrivals(observation[:, 0], reward, terminated | lost, terminated | truncated)
 
     def render(self) -> np.ndarray | None:
-        return None
+        return self._picture
 
     def close(self) -> None:
         self._emulators.close()
+        if self._twin is not None:
+            self._twin.close()

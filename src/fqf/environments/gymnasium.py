@@ -3,7 +3,7 @@
 import functools
 import importlib
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import gymnasium
@@ -13,7 +13,8 @@ from fqf.environments.host import Arrivals, Lanes
 from fqf.errors import UserError, nearest
 from fqf.types import EnvironmentSpec, HostEnvironment
 
-MakeEnv = Callable[[], gymnasium.Env[Any, Any]]
+MakeEnv = Callable[..., gymnasium.Env[Any, Any]]
+"""Makes the environment; called with render_mode="rgb_array" for a video, if that works."""
 
 
 def make_gymnasium(id: str) -> HostEnvironment:
@@ -29,25 +30,15 @@ def make_gymnasium(id: str) -> HostEnvironment:
     return adapt(functools.partial(_make, name), f"gym/{id}")
 
 
-def _make(name: str) -> gymnasium.Env[Any, Any]:
+def _make(name: str, **options: Any) -> gymnasium.Env[Any, Any]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Gymnasium warns of newer versions of what was asked for by name
-            return gymnasium.make(name, render_mode="rgb_array" if _renders(name) else None)
+            return gymnasium.make(name, **options)
     except gymnasium.error.DependencyNotInstalled as error:
         raise UserError(f"gym/{name} needs a package that is not installed: {error}") from None
     except Exception as error:
         raise UserError(f"gym/{name} can't be made: {type(error).__name__}: {error}") from None
-
-
-def _renders(name: str) -> bool:
-    """Asking a registered class without making it; environments that are functions are not asked."""
-    entry = gymnasium.registry[name].entry_point
-    try:
-        kind: Any = gymnasium.envs.registration.load_env_creator(entry) if isinstance(entry, str) else entry
-    except Exception:
-        return False  # making it will say what is wrong
-    return "rgb_array" in (getattr(kind, "metadata", None) or {}).get("render_modes", ())
 
 
 def adapt(make: MakeEnv, id: str) -> HostEnvironment:
@@ -55,9 +46,15 @@ def adapt(make: MakeEnv, id: str) -> HostEnvironment:
     one = make()
     try:
         spec = EnvironmentSpec(id, *_observations(one, id), _num_actions(one, id))
+        pictures = "rgb_array" in (one.metadata or {}).get("render_modes", ())
     finally:
         one.close()
-    return HostEnvironment(spec, lambda num_lanes: Lanes(id, Gymnasium(make, num_lanes, spec), num_lanes))
+
+    def make_lanes(num_lanes: int, visible: bool) -> Lanes:
+        options = {"render_mode": "rgb_array"} if visible and pictures else {}
+        return Lanes(id, Gymnasium([make(**options) for _ in range(num_lanes)], spec), num_lanes)
+
+    return HostEnvironment(spec, make_lanes)
 
 
 def _num_actions(env: gymnasium.Env[Any, Any], id: str) -> int:
@@ -78,20 +75,20 @@ def _observations(env: gymnasium.Env[Any, Any], id: str) -> tuple[tuple[int, ...
 class Gymnasium:
     """An `Emulator`: one environment per lane, stepped in turn."""
 
-    def __init__(self, make: MakeEnv, num_lanes: int, spec: EnvironmentSpec) -> None:
-        self._envs = [make() for _ in range(num_lanes)]
-        self._first_actions = [getattr(env.action_space, "start", 0) for env in self._envs]
-        self._observation = np.zeros((num_lanes, *spec.observation_shape), spec.observation_dtype)
+    def __init__(self, envs: Sequence[gymnasium.Env[Any, Any]], spec: EnvironmentSpec) -> None:
+        self._envs = envs
+        self._first_actions = [getattr(env.action_space, "start", 0) for env in envs]
+        self._observation = np.zeros((len(envs), *spec.observation_shape), spec.observation_dtype)
 
     def reset(self, lanes: np.ndarray, seeds: np.ndarray) -> np.ndarray:
-        for lane, seed in zip(np.flatnonzero(lanes), seeds, strict=True):
+        for lane, seed in zip(np.flatnonzero(lanes).tolist(), seeds, strict=True):
             self._observation[lane] = self._envs[lane].reset(seed=int(seed))[0]
         return self._observation.copy()
 
     def step(self, action: np.ndarray, playing: np.ndarray) -> Arrivals:
         reward = np.zeros(len(self._envs))
         terminated, truncated = np.zeros((2, len(self._envs)), bool)
-        for lane in np.flatnonzero(playing):
+        for lane in np.flatnonzero(playing).tolist():
             self._observation[lane], reward[lane], terminated[lane], truncated[lane], _ = self._envs[lane].step(
                 int(action[lane] + self._first_actions[lane])
             )

@@ -1,11 +1,13 @@
 """Lanes that play outside compiled programs: episodes, their seeds and their ends, whatever emulates them."""
 
+import threading
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
+import jax
 import numpy as np
 
 from fqf.errors import UserError
-from fqf.types import FinishedEpisode, Timestep
+from fqf.types import Environment, FinishedEpisode, HostEnvironment, HostLanes, Timestep
 
 
 class Arrivals(NamedTuple):
@@ -105,3 +107,45 @@ def _timestep(observation: Any, reward: Any, terminated: np.ndarray, last: Any) 
 def episode_seed(seed: int, lane: int, episode: int) -> int:
     """31 bits that follow from the run's seed, the lane and the number of the episode in it."""
     return int(np.random.SeedSequence((seed, lane, episode)).generate_state(1)[0]) >> 1
+
+
+class Stopped(Exception):
+    """Another seed of the same launch failed, or the user interrupted it."""
+
+
+class Stoppable:
+    """`HostLanes` that raise `Stopped` instead of playing on, once an event is set."""
+
+    def __init__(self, lanes: HostLanes, stop: threading.Event) -> None:
+        self._lanes, self._stop = lanes, stop
+        self.episodes, self.init, self.render, self.close = lanes.episodes, lanes.init, lanes.render, lanes.close
+
+    def step(self, action: np.ndarray) -> Timestep:
+        if self._stop.is_set():
+            raise Stopped
+        return self._lanes.step(action)
+
+
+def stoppable(environment: HostEnvironment, stop: threading.Event) -> HostEnvironment:
+    return environment._replace(make=lambda num_lanes, visible: Stoppable(environment.make(num_lanes, visible), stop))
+
+
+class Hosted:
+    """`HostLanes` of an environment that could also run inside a compiled program: for videos, and for tests."""
+
+    def __init__(self, environment: Environment) -> None:
+        self.episodes: list[FinishedEpisode] = []
+        self._init, self._step = jax.jit(environment.init), jax.jit(environment.step)
+
+    def init(self, seed: int) -> Timestep:
+        self._state, timestep = self._init(jax.random.key(seed))
+        return jax.tree.map(np.asarray, timestep)
+
+    def step(self, action: np.ndarray) -> Timestep:
+        self._state, timestep = self._step(self._state, action)
+        return jax.tree.map(np.asarray, timestep)
+
+    def render(self) -> None:
+        return None
+
+    def close(self) -> None: ...

@@ -1,0 +1,76 @@
+"""The compiled functions that a config asks for: what all seeds of a launch share, without any state."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from fqf import environments, learner
+from fqf.agents import make_agent
+from fqf.agents.agent import Agent
+from fqf.config import RunConfig, warm_up_steps
+from fqf.cycle import Rhythm, make_cycle
+from fqf.drivers import Driver, make_device_driver, make_host_driver
+from fqf.environments import AnyEnvironment
+from fqf.evaluation import Episodes, make_evaluate, make_host_evaluate, make_host_trace, make_trace, shares
+from fqf.exploration import linear_epsilon
+from fqf.replay.memory import Replay, make_prioritized, make_uniform
+from fqf.replay.ring import Sampling
+from fqf.resources import tree_bytes
+from fqf.types import EnvironmentSpec, HostEnvironment, PyTree
+
+
+class Parts(NamedTuple):
+    spec: EnvironmentSpec
+    driver: Driver
+    evaluate: Callable[[PyTree, jax.Array], Episodes]
+    trace: Callable[[PyTree, jax.Array], np.ndarray]
+    epsilon: Callable[[Any], Any]
+    frame_skip: int
+    replay_bytes: int
+    learner_bytes: int
+
+
+def assemble(config: RunConfig[Any, Any], environment: AnyEnvironment) -> Parts:
+    spec, stack = environment.spec, config.frame_stack
+    agent = make_agent(config, spec)
+    epsilon = linear_epsilon(config.exploration_epsilon, warm_up_steps(config), config.exploration_decay_steps)
+    rhythm = Rhythm(
+        update_period_steps=config.update_period_steps,
+        target_period_steps=config.target_period_steps,
+        frame_stack=stack,
+        epsilon=epsilon,
+        importance_exponent=lambda step: (
+            config.importance_exponent + (1 - config.importance_exponent) * step / config.steps
+        ),
+    )
+    replay = make_replay(config, spec)
+    cycle = make_cycle(agent, spec.num_actions, config.lanes, replay, rhythm)
+    if isinstance(environment, HostEnvironment):
+        driver = make_host_driver(cycle, environment, config.lanes)
+        trace, frame_skip = make_host_trace(agent, environment, stack), environment.frame_skip
+    else:
+        driver = make_device_driver(cycle, environments.vectorize(environment, config.lanes))
+        trace, frame_skip = make_trace(agent, environments.vectorize(environment, 1), stack), 1
+    examine = make_examiner(config, agent, environment, config.evaluation_epsilon)
+    learner_bytes = tree_bytes(lambda: learner.init(agent, jax.random.key(0)))
+    return Parts(spec, driver, examine, trace, epsilon, frame_skip, tree_bytes(replay.init), learner_bytes)
+
+
+def make_examiner(
+    config: RunConfig[Any, Any], agent: Agent, environment: AnyEnvironment, epsilon: float
+) -> Callable[[PyTree, jax.Array], Episodes]:
+    if isinstance(environment, HostEnvironment):
+        lanes = shares(config.evaluation_episodes, config.evaluation_steps, config.evaluation_lanes)
+        return make_host_evaluate(agent, environment, epsilon, config.frame_stack, lanes)
+    lanes_at_once = environments.vectorize(environment, config.evaluation_episodes)
+    return make_evaluate(agent, lanes_at_once, epsilon, config.frame_stack)
+
+
+def make_replay(config: RunConfig[Any, Any], spec: EnvironmentSpec) -> Replay:
+    how = Sampling(config.batch_size, config.discount, config.n_step, config.frame_stack, config.clip_rewards)
+    if config.replay == "uniform":
+        return make_uniform(spec, config.replay_capacity, config.lanes, how)
+    exponent, epsilon = config.priority_exponent, config.priority_epsilon
+    return make_prioritized(spec, config.replay_capacity, config.lanes, how, exponent, epsilon)

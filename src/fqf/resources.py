@@ -1,0 +1,72 @@
+"""Memory and disk that a run will need, against what there is: said before the first step, not after the first hour."""
+
+import math
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from fqf.errors import UserError
+from fqf.types import PyTree
+
+PROCESS_BYTES = 500_000_000
+"""Python, JAX, its compiled programs, and what an update needs besides the parameters and the replay."""
+LOG_BYTES = 50_000_000
+
+
+def tree_bytes(make: Callable[..., PyTree], *arguments: Any) -> int:
+    """Of what a function returns, without calling it."""
+    leaves = jax.tree.leaves(jax.eval_shape(make, *arguments))
+    return sum(leaf.size * leaf.dtype.itemsize for leaf in leaves if hasattr(leaf.dtype, "itemsize"))
+
+
+def refuse_if_too_large(capacity: int, replay_bytes: int, learner_bytes: int, at_once: int, runs: Path) -> None:
+    """`at_once` seeds share the memory; gradients and the update's intermediate results count as one more learner."""
+    fixed = PROCESS_BYTES + at_once * 2 * learner_bytes
+    needed, free = fixed + at_once * replay_bytes, free_memory()
+    if needed > free:
+        fits = int(capacity * (free - fixed) / (at_once * replay_bytes) * 0.95)
+        advice = f"--replay-capacity {_two_digits(fits)} would fit" if fits > 1_000 else "not even a small replay fits"
+        raise UserError(
+            f"the run needs about {_gigabytes(needed)} of memory, {_gigabytes(at_once * replay_bytes)} for the replay, "
+            f"but {_gigabytes(free)} are free; {advice}"
+        )
+    disk, there = at_once * learner_bytes + LOG_BYTES, free_disk(runs)
+    if disk > there:
+        raise UserError(
+            f"the run needs about {_gigabytes(disk)} of disk, but {_gigabytes(there)} are free in {runs}; "
+            "choose another --runs"
+        )
+
+
+def free_memory() -> int:
+    """What could be had without swapping: by the system's count, and by the limit of the container."""
+    free = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    meminfo, limit, used = (
+        Path(name) for name in ("/proc/meminfo", "/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current")
+    )
+    if meminfo.is_file():
+        lines = (line.split() for line in meminfo.read_text().splitlines())
+        free += [int(words[1]) * 1024 for words in lines if words[0] == "MemAvailable:"]
+    if limit.is_file() and used.is_file() and limit.read_text().strip().isdigit():
+        free.append(int(limit.read_text()) - int(used.read_text()))
+    return min(free)
+
+
+def free_disk(path: Path) -> int:
+    """Where a directory is, or will be."""
+    existing = next(parent for parent in (path.absolute(), *path.absolute().parents) if parent.exists())
+    return shutil.disk_usage(existing).free
+
+
+def _gigabytes(size: int) -> str:
+    return f"{size / 1e9:.2g} GB" if size < 1e10 else f"{size / 1e9:.0f} GB"
+
+
+def _two_digits(count: int) -> int:
+    """Rounded down."""
+    unit = 10 ** max(0, int(math.log10(count)) - 1)
+    return count // unit * unit
