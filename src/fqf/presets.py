@@ -35,24 +35,24 @@ PRESETS: dict[str, dict[str, Any]] = {
         "learning_starts_steps": 1_000,
         "exploration_epsilon": 0.02,
         "exploration_decay_steps": 10_000,
-        "evaluation_epsilon": 0.0,  # Dopamine's dqn_cartpole.gin
+        "evaluation_epsilon": 0.0,
         "evaluate_every_steps": 10_000,
         "log_every_steps": 1_000,
     },
-    # Young and Tian 2019 (MinAtar, section 3 and its DQN) where no other source is named.
+    # Dopamine's minatar/dqn_breakout.gin where no other source is named; Adam's epsilon and the batch are the defaults.
     "minatar": {
-        "steps": 300_000,  # theirs: 5 million
-        "torso": "minatar",
-        "hidden": 128,
+        "steps": 300_000,  # theirs: 10 million
+        "torso": "minatar",  # Young and Tian 2019, section 3
+        "hidden": 128,  # Young and Tian 2019, section 3
         "num_fractions": 8,  # the least that the paper tries (its table over N)
-        "learning_rate": 2.5e-4,  # with Adam, not RMSProp: as all agents here
+        "learning_rate": 2.5e-4,
         "replay_capacity": 100_000,
-        "update_period_steps": 4,  # Mnih et al. 2015; theirs is 1
+        "update_period_steps": 4,
         "target_period_steps": 1_000,
-        "learning_starts_steps": 5_000,
-        "exploration_epsilon": 0.01,  # FQF section 4; theirs is 0.1
-        "exploration_decay_steps": 50_000,  # half of theirs: the run is shorter
-        "evaluation_epsilon": 0.001,  # FQF section 4
+        "learning_starts_steps": 5_000,  # Young and Tian 2019, section 3
+        "exploration_epsilon": 0.01,  # FQF section 4; Dopamine's dqn.gin
+        "exploration_decay_steps": 50_000,  # a fifth of Dopamine's 250,000: the run is shorter
+        "evaluation_epsilon": 0.001,  # FQF section 4; Dopamine's dqn.gin
         "evaluate_every_steps": 30_000,
         "log_every_steps": 3_000,
     },
@@ -129,8 +129,12 @@ FOR_AGENTS: dict[str, dict[str, dict[str, Any]]] = {
         # Returns lie between -100 and 100, as gamma is 0.99 and rewards are 1 or -1 a step.
         "c51": {"v_min": -100.0, "v_max": 100.0},
         "rainbow": {"v_min": -100.0, "v_max": 100.0, "n_step": 10},
-        "qr_dqn": {"num_quantiles": 32},
-        "iqn": {"num_quantiles": 8, "num_target_quantiles": 8, "num_action_quantiles": 32},
+        "qr_dqn": {"num_quantiles": 32},  # a middle way between FQF's 8 here and QR-DQN's 200 on Atari
+        "iqn": {
+            "num_quantiles": 8,
+            "num_target_quantiles": 8,
+            "num_action_quantiles": 32,
+        },  # as FQF has 8; K as published
         "fqf_rainbow": {"n_step": 10},
     },
     "minatar": {
