@@ -8,8 +8,18 @@ from scipy import stats
 
 from fqf.agents.agent import Agent
 from fqf.environments import vectorize
-from fqf.evaluation import Episodes, evaluation_key, make_evaluate, make_trace, summarize
-from fqf.types import Environment, EnvironmentSpec, JittableEnvironment, ReturnDistribution, Timestep
+from fqf.environments.host import Hosted
+from fqf.evaluation import (
+    Episodes,
+    evaluation_key,
+    make_evaluate,
+    make_host_evaluate,
+    make_host_trace,
+    make_trace,
+    shares,
+    summarize,
+)
+from fqf.types import Environment, EnvironmentSpec, HostEnvironment, JittableEnvironment, ReturnDistribution, Timestep
 
 NUM_ACTIONS = 4
 pytestmark = pytest.mark.usefixtures("compile_quickly")
@@ -128,6 +138,49 @@ def test_same_key_repeats_and_another_key_differs():
     one, again, other = (np.asarray(EVALUATE({}, jax.random.key(seed)).returns) for seed in (4, 4, 5))
     np.testing.assert_array_equal(one, again)
     assert np.any(one != other)
+
+
+# Shares of lanes that play one episode after the other
+
+
+def hosted(environment: JittableEnvironment) -> HostEnvironment:
+    return HostEnvironment(environment.spec, lambda num_lanes, visible: Hosted(vectorize(environment, num_lanes)))
+
+
+def test_shares_are_even_and_add_up():
+    assert [share.episodes for share in shares(10, 0, 4)] == [3, 3, 2, 2]
+    assert [share.episodes for share in shares(3, 0, 8)] == [1, 1, 1]
+    assert {share.steps for share in shares(100, 1_000, 8)} == {125}
+
+
+def test_a_lane_plays_its_share_of_episodes_and_no_more():
+    play = make_host_evaluate(always(0), hosted(ONE_PER_STEP), 0.0, 1, shares(70, 0, 30))
+    episodes = play({}, jax.random.key(0))
+    assert len(episodes.returns) == 70
+    np.testing.assert_array_equal(episodes.returns, episodes.lengths)
+
+
+def test_a_share_of_steps_ends_with_the_episode_that_exceeds_it():
+    """Episodes of 3 steps, 2 lanes of 10 steps each: 3 episodes are 9 steps, so each lane plays a fourth."""
+    play = make_host_evaluate(
+        always(0), hosted(clockwork(fixed(3), lambda length, action: 2.0)), 0.0, 1, shares(1, 20, 2)
+    )
+    episodes = play({}, jax.random.key(0))
+    np.testing.assert_array_equal(episodes.lengths, [3] * 8)
+    np.testing.assert_array_equal(episodes.returns, [6.0] * 8)
+
+
+def test_a_share_of_steps_favours_neither_short_nor_long_episodes():
+    """500 lanes of 9 steps: dropping the unfinished would give 4.4 (see above), counting them all gives 5 by Wald."""
+    play = make_host_evaluate(always(0), hosted(ONE_PER_STEP), 0.0, 1, shares(1, 9 * 500, 500))
+    episodes = play({}, jax.random.key(0))
+    assert len(episodes.returns) > 900
+    assert abs(float(np.mean(episodes.lengths)) - 5) < 0.3  # standard error 2.6 / sqrt(1,100) = .08
+
+
+def test_a_host_trace_shows_states_of_one_episode():
+    trace = make_host_trace(always(0), hosted(clockwork(fixed(7), lambda length, action: 1.0)), 1)
+    np.testing.assert_array_equal(trace({}, jax.random.key(0))[:, 1], [0, 2, 4])
 
 
 # Actions

@@ -1,0 +1,50 @@
+"""What does not fit is refused before it starts, with what would."""
+
+import re
+
+import pytest
+
+from fqf import resources
+from fqf.errors import UserError
+from fqf.presets import preset
+from fqf.resources import free_disk, free_memory, refuse_if_too_large, tree_bytes
+
+GIGABYTE = 10**9
+
+
+def test_a_million_atari_frames_are_seven_gigabytes():
+    import numpy as np
+
+    from fqf.parts import make_replay
+    from fqf.types import EnvironmentSpec
+
+    spec = EnvironmentSpec("atari/pong", (84, 84), np.dtype("uint8"), 6)
+    for lanes in (1, 8):
+        config = preset("fqf", "atari/pong")
+        size = tree_bytes(make_replay(type(config)(**{**vars(config), "lanes": lanes}), spec).init)
+        assert 7.056e9 <= size <= 7.08e9
+
+
+@pytest.mark.parametrize("at_once", [1, 2])
+def test_a_replay_that_does_not_fit_is_told_what_would(monkeypatch, tmp_path, at_once):
+    monkeypatch.setattr(resources, "free_memory", lambda: 4 * GIGABYTE)
+    with pytest.raises(
+        UserError, match=r"needs about .* GB of memory.*4 GB are free; --replay-capacity \d+ would fit"
+    ) as caught:
+        refuse_if_too_large(1_000_000, 7 * GIGABYTE, 10**8, at_once, tmp_path)
+    capacity = int(re.search(r"--replay-capacity (\d+)", str(caught.value))[1])
+    refuse_if_too_large(capacity, 7 * GIGABYTE * capacity // 1_000_000, 10**8, at_once, tmp_path)
+    larger = capacity * 5 // 4
+    with pytest.raises(UserError):
+        refuse_if_too_large(larger, 7 * GIGABYTE * larger // 1_000_000, 10**8, at_once, tmp_path)
+
+
+def test_a_full_disk_is_told(monkeypatch, tmp_path):
+    monkeypatch.setattr(resources, "free_disk", lambda path: 1000)
+    with pytest.raises(UserError, match=r"of disk, but .* are free in .*; choose another --runs"):
+        refuse_if_too_large(1_000, 1_000_000, 1_000_000, 1, tmp_path / "runs")
+
+
+def test_what_there_is_can_be_asked_for_directories_to_come(tmp_path):
+    assert free_memory() > 0
+    assert free_disk(tmp_path / "not" / "yet") == pytest.approx(free_disk(tmp_path), rel=0.1)
