@@ -46,6 +46,18 @@ class Progress:
     ) -> None:
         self._live.stop()
 
+    def say(self, status: str) -> None:
+        """What is being done between two stretches of steps."""
+        with self._lock:
+            self._status.plain = status
+            self._print_now_and_then(status)
+
+    def _print_now_and_then(self, line: str) -> None:
+        now = time.monotonic()
+        if not self._console.is_terminal and now - self._printed > SECONDS_BETWEEN_LINES:
+            self._printed = now
+            self._console.print(line, highlight=False, soft_wrap=True)
+
     def advance(self, steps: int, row: Mapping[str, Any]) -> None:
         """`row` is the line of metrics that these steps gave."""
         with self._lock:
@@ -56,8 +68,6 @@ class Progress:
             status = "  ".join(f"{name.replace('_', ' ')} {x:.4g}" for name, x in shown.items() if x is not None)
             self._bar.update(self._task, completed=self._done, speed=speed)
             self._status.plain = status
-            if not self._console.is_terminal and now - self._printed > SECONDS_BETWEEN_LINES:
-                self._printed = now
-                left = (self._total - self._done) * (now - self._start) / self._done
-                line = f"{100 * self._done / self._total:3.0f} %  {speed}  ETA {left:.0f} s  {status}"
-                self._console.print(line, highlight=False, soft_wrap=True)
+            left = (self._total - self._done) * (now - self._start) / self._done
+            share = 100 * self._done / self._total
+            self._print_now_and_then(f"{share:3.0f} %  {speed}  ETA {left:.0f} s  {status}")

@@ -158,6 +158,9 @@ def _train_group(
     run_keys, evaluation_keys = jnp.swapaxes(jax.vmap(lambda seed: jax.random.split(jax.random.key(seed)))(seeds), 0, 1)
 
     def evaluate(state: RunState, step: int) -> list[Scores]:
+        progress.say(
+            f"evaluating at step {step:,} ..." if step else "compiling, and evaluating the untrained policy ..."
+        )
         scores = []
         for index, directory in enumerate(directories):
             key = jax.random.fold_in(evaluation_keys[index], step)
