@@ -22,7 +22,7 @@ from fqf.drivers import Cycle, DeviceDriver, Metrics, make_device_driver
 from fqf.environments import EnvironmentLike
 from fqf.errors import Diverged, UserError
 from fqf.evaluation import Episodes, Scores, evaluation_key, make_evaluate, make_trace, summarize
-from fqf.exploration import linear_epsilon
+from fqf.exploration import linear_epsilon, linear_exponent
 from fqf.policy import Policy, load_policy
 from fqf.progress import Progress
 from fqf.replay.memory import Replay, make_prioritized, make_uniform
@@ -106,9 +106,7 @@ def assemble(config: RunConfig[Any], environment: JittableEnvironment) -> Parts:
         target_period_steps=config.target_period_steps,
         frame_stack=config.frame_stack,
         epsilon=epsilon,
-        importance_exponent=lambda step: (
-            config.importance_exponent + (1 - config.importance_exponent) * step / config.steps
-        ),
+        importance_exponent=linear_exponent(config.importance_exponent, config.steps),
     )
     lanes = environments.vectorize(environment, config.lanes)
     examiners = environments.vectorize(environment, config.evaluation_episodes)
