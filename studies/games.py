@@ -4,7 +4,7 @@
     .venv/bin/python studies/games.py breakout
 
 Finished runs are kept and not repeated, so the study can be stopped and started again. It writes
-docs/results/<game>.md, .json and .png after every agent.
+docs/results/<game>.md, <game>.json and agents_<game>.png after every agent.
 """
 
 import argparse
@@ -26,11 +26,24 @@ GAMES = {  # environment, seeds, score that counts as solved, steps
 
 def train(env: str, agent: str, seeds: int, steps: int, runs: Path) -> list[Path]:
     paths = [runs / agent / env.replace("/", ".") / f"seed{seed}" for seed in range(seeds)]
-    missing = [seed for seed, path in enumerate(paths) if not (path / "summary.json").is_file()]
+    missing = [seed for seed, path in enumerate(paths) if not is_done(path, steps)]
     if missing:
         first = missing[0]
         fqf.train_seeds(env, agent, seed=first, seeds=seeds - first, steps=steps, runs=runs, overwrite=True)
     return paths
+
+
+def is_done(path: Path, steps: int) -> bool:
+    """Whether a finished run of this length is there; one of another length would be mixed up with it."""
+    summary = path / "summary.json"
+    return summary.is_file() and json.loads(summary.read_text())["steps"] == steps
+
+
+def training_speed(path: Path) -> float:
+    """Steps per second of acting and learning: without evaluations, and without the first chunk of each program."""
+    rows = [json.loads(line) for line in (path / "timing.jsonl").read_text().splitlines()][1:]
+    lengths = np.diff([row["step"] for row in rows])
+    return float(lengths.sum() / np.sum(lengths / [row["steps_per_second"] for row in rows[1:]]))
 
 
 def summarize(paths: list[Path], bar: float) -> dict:
@@ -43,7 +56,7 @@ def summarize(paths: list[Path], bar: float) -> dict:
         "final": [summary["after"]["mean"] for summary in summaries],
         "best": [summary["best"]["mean"] for summary in summaries],
         "steps_to_bar": reached,
-        "steps_per_second": float(np.median([summary["steps_per_second"] for summary in summaries])),
+        "steps_per_second": float(np.median([training_speed(path) for path in paths])),
         "commits": sorted({summary["commit"] for summary in summaries}),
     }
 
@@ -56,10 +69,12 @@ def write(game: str, results: dict, paths: dict[str, list[Path]], out: Path, fac
         f"{steps:,} steps, {seeds} seed{'s' if seeds > 1 else ''} (0 to {seeds - 1}) side by side, "
         "presets of the family; final policies, mean of 100 fresh evaluation episodes.",
         f"Printed by `.venv/bin/python studies/games.py {game}` (JAX {facts['versions']['jax']}, CPU, two cores; "
-        "the commit of every run is in its row).",
+        "the commit of every run is in its row). Seeds run as executions of one program on two threads, not in one "
+        "vmapped program ([why](../decisions/0005-seeds-and-speed.md)). Frames/s are of training, of one seed beside "
+        "the others, on a machine that had other work too.",
         "",
         f"| agent | final score per seed | at least {bar:g} | first evaluation at {bar:g} or more, steps | "
-        "frames/s of one seed | commit |",
+        "frames/s | commit |",
         "|---|---|---|---|---|---|",
     ]
     for agent, result in results.items():

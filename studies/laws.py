@@ -24,7 +24,7 @@ def agents(count: int) -> dict[str, tuple[str, dict]]:
     """Each with `count` atoms or fractions."""
     iqn = {"num_quantiles": count, "num_target_quantiles": count, "num_action_quantiles": count}
     return {
-        "C51": ("c51", {"num_atoms": count}),
+        "C51": ("c51", {"num_atoms": count, "v_min": 0.0, "v_max": 8.0}),
         "QR-DQN": ("qr_dqn", {"num_quantiles": count}),
         "IQN": ("iqn", iqn),
         "FQF as printed": ("fqf", {"num_fractions": count}),

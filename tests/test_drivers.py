@@ -15,7 +15,7 @@ from fqf.config import override
 from fqf.cycle import Rhythm, make_cycle, run_keys
 from fqf.drivers import make_device_driver, make_host_driver, seed_from
 from fqf.environments.host import Hosted
-from fqf.exploration import linear_epsilon
+from fqf.exploration import linear_epsilon, linear_exponent
 from fqf.parts import make_replay
 from fqf.presets import preset
 from fqf.replay import ring, sumtree
@@ -202,22 +202,11 @@ def test_actions_are_greedy_or_random_as_epsilon_says(epsilon):
 @pytest.mark.parametrize("num_rows", [40, 130])
 def test_an_update_sees_all_written_rows_and_no_other(num_rows, make):
     """An environment that shows its clock, and an agent that reports which clocks it was given."""
-    spec = EnvironmentSpec("test/clock", (1,), np.dtype("float32"), 2)
-    clock = JittableEnvironment(
-        spec,
-        reset=lambda key: (jnp.zeros(()), jnp.zeros(1)),
-        step=lambda key, time, action: (
-            time + 1,
-            Timestep(time[None] + 1, jnp.zeros(()), jnp.ones(()), jnp.array(False)),
-        ),
+    clock, spec = clockwork(), clockwork().spec
+    agent = observer(
+        lambda batch: jnp.ones(len(batch.action)),
+        lambda batch: {"first": jnp.min(batch.observation), "last": jnp.max(batch.next_observation)},
     )
-
-    def loss(params, target_params, batch, key):
-        seen = {"first": jnp.min(batch.observation), "last": jnp.max(batch.next_observation)}
-        return LossOutput(params * jnp.zeros(len(batch.action)), jnp.ones(len(batch.action)), seen)
-
-    q_values = lambda params, observation, key: jnp.zeros((len(observation), 2))  # noqa: E731
-    agent = Agent(lambda key: jnp.zeros(()), q_values, None, loss, optax.identity())
     capacity, n_step = 96, 3
     rhythm = Rhythm(10, 60, 1, lambda step: jnp.array(0.1), halfway)
     replay = make(spec, capacity, 1, Sampling(2_000, 0.9, n_step, 1))
@@ -228,9 +217,67 @@ def test_an_update_sees_all_written_rows_and_no_other(num_rows, make):
     assert float(metrics.update["first"][0]) == max(0, num_rows - capacity)
 
 
+def clockwork():
+    """Two actions, one endless episode, and an observation that is the number of the row."""
+    spec = EnvironmentSpec("test/clock", (1,), np.dtype("float32"), 2)
+    step = lambda key, time, action: (  # noqa: E731
+        time + 1,
+        Timestep(time[None] + 1, jnp.zeros(()), jnp.ones(()), jnp.array(False)),
+    )
+    return JittableEnvironment(spec, lambda key: (jnp.zeros(()), jnp.zeros(1)), step)
+
+
+def observer(priorities, metrics):
+    """An agent that learns nothing: what it says of a batch is given by two functions."""
+
+    def loss(params, target_params, batch, key):
+        return LossOutput(params * jnp.zeros(len(batch.action)), priorities(batch), metrics(batch))
+
+    q_values = lambda params, observation, key: jnp.zeros((len(observation), 2))  # noqa: E731
+    return Agent(lambda key: jnp.zeros(()), q_values, None, loss, optax.identity())
+
+
+def play_clockwork(agent, replay, exponent, num_rows):
+    device = on_device(agent, clockwork(), 1, replay, Rhythm(4, 60, 1, lambda step: jnp.array(0.1), exponent))
+    state, _ = device.warm_up(device.init(keys(0)), 0, num_rows - 8)
+    return device.advance(state, num_rows - 8, 2)
+
+
+def test_priorities_go_to_the_rows_that_were_drawn():
+    """The error of row t is 0.2 + t / 1,000: drawn rows carry (error + epsilon) ** 0.5, the others the largest, 1."""
+    agent = observer(lambda batch: 0.2 + batch.observation[:, 0] / 1_000, lambda batch: {})
+    replay = make_prioritized(clockwork().spec, 64, 1, Sampling(16, 0.9, 1, 1), exponent=0.5, epsilon=0.1)
+    state, _ = play_clockwork(agent, replay, halfway, num_rows=100)
+    leaves = np.asarray(state.replay.tree.levels[0][0])
+    rows = np.arange(36, 100)  # the ring of 64 holds these; the newest has no successor yet
+    masses = leaves[rows % 64]
+    drawn = masses[:-1] < 1
+    assert masses[-1] == 0
+    assert 10 < drawn.sum() < 40
+    np.testing.assert_allclose(masses[:-1][drawn], np.sqrt(0.3 + rows[:-1][drawn] / 1_000), rtol=1e-5)
+    assert np.all(masses[:-1][~drawn] == 1)
+    tree = jax.tree.map(lambda leaf: leaf[0], state.replay.tree)
+    ok, why = sumtree.check_valid(tree)
+    assert ok, why
+
+
+def test_the_importance_exponent_rises_to_one_and_reaches_the_replay():
+    exponent = linear_exponent(0.4, 1_000)
+    np.testing.assert_allclose([exponent(step) for step in (0, 500, 1_000)], [0.4, 0.7, 1.0])
+    agent = observer(lambda batch: jnp.ones(8), lambda batch: {"seen": jnp.mean(batch.reward)})
+    replay = make_uniform(clockwork().spec, 64, 1, Sampling(8, 0.9, 1, 1))
+
+    def sample(rows, num_rows, key, importance_exponent):
+        batch = replay.sample(rows, num_rows, key, importance_exponent)
+        shown = batch.transition._replace(reward=jnp.full(8, importance_exponent))
+        return batch._replace(transition=shown)
+
+    _, metrics = play_clockwork(agent, replay._replace(sample=sample), exponent, num_rows=40)
+    np.testing.assert_allclose(metrics.update["seen"], 0.4 + 0.6 * 38 / 1_000, rtol=1e-5)  # updates at rows 36 and 40
+
+
 @pytest.mark.parametrize("lanes", [1, 8])
-def test_priorities_follow_the_errors_of_the_updates(lanes):
-    """Rows that were drawn carry (error + epsilon) ** exponent, the others still the largest of their time."""
+def test_prioritized_replay_stays_whole_in_the_loop(lanes):
     device = driver(lanes=lanes, update_period=4, agent="rainbow", num_atoms=5)
     state, metrics = run(device, [0], num_periods=6)
     leaves = np.asarray(state.replay.tree.levels[0][0])

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy.special import ndtr, ndtri
 
-from fqf.laws import LAWS, w1_of_fractions, w1_to_staircase
+from fqf.laws import LAWS, compare, w1_of_fractions, w1_to_staircase
 
 
 def exponential(w):
@@ -177,3 +177,10 @@ def test_the_quantile_function_integrates_to_the_laws_mean_and_variance(name):
         assert np.all(np.diff(quantiles) >= 0)
         assert np.mean(quantiles) == pytest.approx(mean, abs=1e-5)
         assert np.var(quantiles) == pytest.approx(variance, abs=2e-4)
+
+
+def test_crossing_quantiles_are_atoms_of_one_distribution():
+    """Atoms (1, 0) at a half each against a law of 0 or 1 at a half: the same distribution, in another order."""
+    law = lambda tau: np.where(np.asarray(tau) < 0.5, 0.0, 1.0)  # noqa: E731
+    assert compare(law, np.array([0.5, 0.5]), np.array([1.0, 0.0])).w1 == pytest.approx(0.0, abs=1e-4)
+    assert compare(law, np.array([0.5, 0.5]), np.array([1.0, 0.0])).mean == pytest.approx(0.5)

@@ -171,6 +171,8 @@ def read_train_options(arguments: list[str], prog: str = "fqf train") -> TrainOp
 def fractions(arguments: list[str]) -> None:
     """The ablation that the paper leaves open: where do fractions have to come from?"""
     options = read_train_options(arguments, "fqf fractions")
+    if any(re.match("--fractions(=|$)", argument) for argument in arguments):
+        raise UserError("fqf fractions trains all kinds of fractions: leave --fractions out, or use fqf train")
     if "fractions" not in flatten(options.run):
         owners = [agent for agent, entry in AGENTS.items() if "fractions" in flatten(entry.config)]
         raise UserError(f"{options.run.agent} has no fractions to choose; agents that have: {', '.join(owners)}")

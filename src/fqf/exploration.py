@@ -1,4 +1,4 @@
-"""Epsilon-greedy play."""
+"""Epsilon-greedy play, and what changes linearly over a run."""
 
 from collections.abc import Callable
 
@@ -27,3 +27,8 @@ def linear_epsilon(final: float, warm_up_steps: int, decay_steps: int) -> Callab
         return final + (1.0 - final) * jnp.clip(left, 0.0, 1.0)
 
     return epsilon
+
+
+def linear_exponent(initial: float, steps: int) -> Callable[[Array], Array]:
+    """Of the importance weights: from `initial` to a full correction at the end of the run (Schaul et al. 2016)."""
+    return lambda step: initial + (1 - initial) * step / steps

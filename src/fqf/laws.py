@@ -65,9 +65,14 @@ class Comparison(NamedTuple):
 
 def compare(quantile: QuantileFunction, probabilities: np.ndarray, values: np.ndarray) -> Comparison:
     """Measure one action's return distribution against its law."""
-    taus = np.concatenate([[0.0], np.cumsum(probabilities[:-1], dtype=np.float64), [1.0]])
-    values = np.asarray(values, np.float64)
-    w1 = w1_to_staircase(quantile, taus, values)
+    probabilities, values = np.asarray(probabilities, np.float64), np.asarray(values, np.float64)
+
+    def edges(widths: np.ndarray) -> np.ndarray:
+        return np.concatenate([[0.0], np.cumsum(widths[:-1]), [1.0]])
+
+    order = np.argsort(values, kind="stable")  # quantiles that cross are still atoms of one distribution
+    w1 = w1_to_staircase(quantile, edges(probabilities[order]), values[order])
+    taus = edges(probabilities)
     return Comparison(w1, float(np.diff(taus) @ values), w1_of_fractions(quantile, taus))
 
 

@@ -14,7 +14,7 @@ from fqf.cycle import Rhythm, make_cycle
 from fqf.drivers import Driver, make_device_driver, make_host_driver
 from fqf.environments import AnyEnvironment
 from fqf.evaluation import Episodes, make_evaluate, make_host_evaluate, make_host_trace, make_trace, shares
-from fqf.exploration import linear_epsilon
+from fqf.exploration import linear_epsilon, linear_exponent
 from fqf.replay.memory import Replay, make_prioritized, make_uniform
 from fqf.replay.ring import Sampling
 from fqf.resources import tree_bytes
@@ -41,9 +41,7 @@ def assemble(config: RunConfig[Any, Any], environment: AnyEnvironment) -> Parts:
         target_period_steps=config.target_period_steps,
         frame_stack=stack,
         epsilon=epsilon,
-        importance_exponent=lambda step: (
-            config.importance_exponent + (1 - config.importance_exponent) * step / config.steps
-        ),
+        importance_exponent=linear_exponent(config.importance_exponent, config.steps),
     )
     replay = make_replay(config, spec)
     cycle = make_cycle(agent, spec.num_actions, config.lanes, replay, rhythm)

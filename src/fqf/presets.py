@@ -144,10 +144,24 @@ FOR_AGENTS: dict[str, dict[str, dict[str, Any]]] = {
         "qr_dqn": {"num_quantiles": 32},
         "iqn": {"num_quantiles": 8, "num_target_quantiles": 8, "num_action_quantiles": 32},
     },
+    "gym": {
+        "dqn": {"huber_kappa": 10.0},
+        "prioritized": {"huber_kappa": 10.0},
+        "prior_duel": {"huber_kappa": 10.0},
+        # Nobody knows the returns of an environment beforehand; LunarLander's lie here.
+        "c51": {"v_min": -300.0, "v_max": 300.0},
+        "rainbow": {"v_min": -300.0, "v_max": 300.0},
+        "qr_dqn": {"num_quantiles": 32},
+        "iqn": {"num_quantiles": 8, "num_target_quantiles": 8, "num_action_quantiles": 32},
+    },
     "toy": {
-        # The exponential law has no largest return; 0.5 % lies above 5.3.
-        "c51": {"v_min": 0.0, "v_max": 8.0},
-        "rainbow": {"v_min": 0.0, "v_max": 8.0},
+        # The laws reach from the normal's and Laplace's -5 to the exponential's 8, but for a thousandth or less.
+        "c51": {"v_min": -8.0, "v_max": 8.0},
+        "rainbow": {"v_min": -8.0, "v_max": 8.0},
+        # The mean of a skewed law is found by squared errors only: with kappa 0.05 it would be nearly the median.
+        "dqn": {"huber_kappa": 10.0},
+        "prioritized": {"huber_kappa": 10.0},
+        "prior_duel": {"huber_kappa": 10.0},
     },
 }
 

@@ -11,6 +11,7 @@ from fqf import learner
 from fqf.agents import AGENTS, make_agent, whole_config
 from fqf.agents.agent import mean
 from fqf.config import override
+from fqf.environments import NoOptions
 from fqf.types import EnvironmentSpec, Transition
 
 pytestmark = pytest.mark.usefixtures("compile_quickly")
@@ -32,7 +33,7 @@ every_agent = pytest.mark.parametrize("name", AGENTS)
 
 @functools.cache
 def make(name, **changes):
-    agent = make_agent(override(whole_config(name), SMALL | changes), SPEC)
+    agent = make_agent(override(whole_config(name, NoOptions()), SMALL | changes), SPEC)
     compiled = {part: jax.jit(getattr(agent, part)) for part in ("init", "q_values", "distribution", "loss")}
     return agent._replace(**compiled)
 

@@ -3,9 +3,13 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
+from reference import naive_rainbow
 from reference.naive_losses import naive_categorical_projection, naive_quantile_huber
 from test_every_agent import BATCH, make, networks
+
+from fqf import learner
 
 pytestmark = pytest.mark.usefixtures("compile_quickly")
 KAPPA = 0.7
@@ -67,23 +71,40 @@ def test_qr_dqn(double):
         goals = reward + discount * frozen[b, best]
         expected = naive_quantile_huber(now[b, int(action)], [1 / 6, 3 / 6, 5 / 6], goals, [1 / 3] * 3, KAPPA)
         np.testing.assert_allclose(output.loss[b], expected, rtol=1e-4)
+        np.testing.assert_allclose(output.priorities[b], mean_distance(goals, now[b, int(action)]), rtol=1e-4)
 
 
-def test_iqn_asks_three_sets_of_fractions():
+def opposed(name, layer):
+    """Networks that disagree about the best action: the target's last layer is the online one's, negated."""
+    params, target = networks(name)
+    head = {**target["head"]["params"], layer: jax.tree.map(jnp.negative, params["head"]["params"][layer])}
+    return params, {**target, "head": {"params": head}}
+
+
+def mean_distance(targets, quantiles):
+    """The priority of quantile agents: no pair of target and quantile cancels another."""
+    return np.mean([abs(target - quantile) for target in targets for quantile in quantiles])
+
+
+@pytest.mark.parametrize("double", [False, True])
+def test_iqn_asks_three_sets_of_fractions(double):
     """Its network, asked by hand at the fractions that its key gives: N = 3 trained, N' = 5 targets, K = 6 to act."""
-    agent, (params, target) = make("iqn", huber_kappa=KAPPA), networks("iqn")
+    agent, (params, target) = make("iqn", huber_kappa=KAPPA, double=double), opposed("iqn", "Dense_1")
     tau_key, target_key, action_key = jax.random.split(jax.random.key(3), 3)
     taus, target_taus, action_taus = (
         jax.random.uniform(key, (2, count)) for key, count in ((tau_key, 3), (target_key, 5), (action_key, 6))
     )
     values = ask(params, BATCH.observation, taus)
-    frozen, acting = (ask(target, BATCH.next_observation, asked) for asked in (target_taus, action_taus))
+    frozen = ask(target, BATCH.next_observation, target_taus)
+    choices = [ask(network, BATCH.next_observation, action_taus).mean(axis=2) for network in (params, target)]
+    assert np.any(np.argmax(choices[0], axis=1) != np.argmax(choices[1], axis=1))
+    acting = choices[0 if double else 1]
     output = agent.loss(params, target, BATCH, jax.random.key(3))
     for b, (action, reward, discount) in enumerate(rows()):
-        best = int(np.argmax(acting[b].mean(axis=1)))
-        goals = reward + discount * frozen[b, best]
+        goals = reward + discount * frozen[b, int(np.argmax(acting[b]))]
         expected = naive_quantile_huber(values[b, int(action)], np.asarray(taus[b]), goals, [1 / 5] * 5, KAPPA)
         np.testing.assert_allclose(output.loss[b], expected, rtol=1e-4)
+        np.testing.assert_allclose(output.priorities[b], mean_distance(goals, values[b, int(action)]), rtol=1e-4)
 
 
 def ask(params, observation, taus):
@@ -100,8 +121,61 @@ def ask(params, observation, taus):
     return np.swapaxes(dense(hidden, layer("head", "Dense_1")), 1, 2)
 
 
+@pytest.mark.parametrize("double", [False, True])
+def test_rainbow_has_one_noise_per_network_and_update(double):
+    """Online and target logits by hand, each network with the noise of its own key wherever it is asked."""
+    agent, (params, target) = make("rainbow", double=double), opposed("rainbow", "NoisyDense_3")
+    online_key, target_key = jax.random.split(jax.random.key(3))
+    now, online = (rainbow_probabilities(params, online_key, o) for o in (BATCH.observation, BATCH.next_observation))
+    frozen = rainbow_probabilities(target, target_key, BATCH.next_observation)
+    assert np.any(np.argmax(online @ GRID, axis=1) != np.argmax(frozen @ GRID, axis=1))
+    output = agent.loss(params, target, BATCH, jax.random.key(3))
+    for b, (action, reward, discount) in enumerate(rows()):
+        best = int(np.argmax((online if double else frozen)[b] @ GRID))
+        goal = naive_categorical_projection(reward + discount * GRID, frozen[b, best], GRID)
+        np.testing.assert_allclose(output.loss[b], -np.sum(goal * np.log(now[b, int(action)])), rtol=1e-3)
+
+
+def rainbow_probabilities(params, key, observation):
+    """[B, A, N]: softmax of V + A - the mean of A over actions, atom by atom."""
+    psi = naive_rainbow.relu(
+        naive_rainbow.dense(
+            np.asarray(observation, np.float64), naive_rainbow.plain(params["torso"]["params"]["Dense_0"])
+        )
+    )
+    value, advantages = naive_rainbow.NaiveStreams(params["head"]["params"], key)(psi)
+    advantages = advantages.reshape(len(psi), 4, 5)
+    logits = value[:, None, :] + advantages - advantages.mean(axis=1, keepdims=True)
+    exponentials = np.exp(logits)
+    return exponentials / exponentials.sum(axis=2, keepdims=True)
+
+
+@pytest.mark.parametrize("double", [False, True])
+def test_fqf_rainbow(double):
+    """Both losses and the priorities from a network in float64 that has one noise per key, row by row."""
+    agent = make("fqf_rainbow", huber_kappa=KAPPA, double=double)
+    params, target = opposed("fqf_rainbow", "NoisyDense_3")
+    online_key, target_key = jax.random.split(jax.random.key(3))
+    online, frozen = (
+        naive_rainbow.NaiveFQFRainbow(p, k, num_cosines=5) for p, k in ((params, online_key), (target, target_key))
+    )
+    output = agent.loss(params, target, BATCH, jax.random.key(3))
+    observations, following = (np.asarray(x, np.float64) for x in (BATCH.observation, BATCH.next_observation))
+    assert any(np.argmax(online.q(state)) != np.argmax(frozen.q(state)) for state in following)
+    for b, (action, reward, discount) in enumerate(rows()):
+        taus, tau_hats = online.edges(observations[b]), online.midpoints(observations[b])
+        best = int(np.argmax((online if double else frozen).q(following[b])))
+        goals = [reward + discount * frozen.quantile(following[b], tau)[best] for tau in tau_hats]
+        trained = np.concatenate([tau_hats, taus[1:-1]])
+        values = [online.quantile(observations[b], tau)[int(action)] for tau in trained]
+        quantile_loss = naive_quantile_huber(values, trained, goals, np.diff(taus), KAPPA) * 3 / 5
+        gradient = [2 * values[3 + i] - values[i] - values[i + 1] for i in range(2)]
+        np.testing.assert_allclose(output.loss[b], quantile_loss + np.dot(gradient, taus[1:-1]), rtol=1e-3, atol=1e-4)
+        np.testing.assert_allclose(output.priorities[b], mean_distance(goals, values), rtol=1e-3)
+
+
 @pytest.mark.parametrize("name", ["rainbow", "fqf_rainbow"])
-def test_noise_is_one_per_update_and_off_in_evaluation(name):
+def test_noise_differs_between_updates_and_is_off_in_evaluation(name):
     """With sigma 0 the keys must not matter; with noise they must, and evaluation sees none of it."""
     agent, (params, target) = make(name), networks(name)
 
@@ -134,6 +208,32 @@ def test_the_rainbow_head_takes_the_mean_over_actions_atom_by_atom():
     bias = shifted["params"]["NoisyDense_3"]["bias"]  # the advantages' output: a constant for all actions of an atom
     shifted["params"]["NoisyDense_3"]["bias"] = bias + jnp.tile(jnp.array([5.0, -1.0, 2.0]), 4)
     np.testing.assert_allclose(head.apply(shifted, features, None), logits, atol=1e-5)
+
+
+def test_the_dueling_head_sends_less_gradient_into_the_torso():
+    """Two streams of gradient, scaled by 1/sqrt(2) together (Wang et al. 2016); the streams' own is not scaled."""
+    from fqf.agents.prior_duel import DuelingHead
+
+    head = DuelingHead(hidden=7, num_actions=4)
+    features = jax.random.normal(jax.random.key(0), (2, 6))
+    params = head.init(jax.random.key(1), features)
+    gradient = jax.grad(lambda x: jnp.sum(head.apply(params, x) ** 2))(features)
+    step = 1e-2
+    for index in ((0, 1), (1, 5)):
+        above, below = (jnp.sum(head.apply(params, features.at[index].add(sign * step)) ** 2) for sign in (1, -1))
+        np.testing.assert_allclose(gradient[index], (above - below) / (2 * step) / np.sqrt(2), rtol=2e-2)
+
+
+def test_prior_duel_clips_its_gradients():
+    """Adam forgets a common scale, so the clip shows in its first moment: 0.1 times a gradient of norm 10."""
+    agent, (params, target) = make("prior_duel", huber_kappa=1e6), networks("prior_duel")
+    large = BATCH._replace(reward=BATCH.reward + 1e5)
+    state = learner.init(agent, jax.random.key(0))._replace(params=params, target_params=target)
+    after, _, metrics = learner.update(agent, state, large, jnp.ones(2), jax.random.key(0))
+    assert metrics["gradient_norm"] > 1e3
+    moments = [leaf for leaf in after.optimizer_state if hasattr(leaf, "mu") or isinstance(leaf, tuple)]
+    adam = next(leaf for leaf in jax.tree.leaves(moments, is_leaf=lambda x: hasattr(x, "mu")) if hasattr(leaf, "mu"))
+    np.testing.assert_allclose(optax.tree.norm(adam.mu), 1.0, rtol=1e-4)
 
 
 def test_the_dueling_head_takes_the_mean_over_actions():

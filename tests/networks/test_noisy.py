@@ -3,21 +3,24 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
-from fqf.networks.layers import NoisyDense
+from fqf.networks.layers import FEW_ROWS, NoisyDense
 
 LAYER = NoisyDense(features=3, sigma=0.5)
 
 
-def setup():
-    inputs = jax.random.normal(jax.random.key(0), (2, 4, 5))
+def setup(rows=(2, 4)):
+    inputs = jax.random.normal(jax.random.key(0), (*rows, 5))
     params = LAYER.init(jax.random.key(1), inputs, None)
     return inputs, jax.tree.map(lambda leaf: leaf + 0.1, params)
 
 
-def test_it_is_a_dense_layer_with_noise_in_its_weights():
-    """W + S * outer(f(e_in), f(e_out)), with the five and three numbers that the key gives."""
-    inputs, params = setup()
+@pytest.mark.parametrize("rows", [(1,), (2, 4)])
+def test_it_is_a_dense_layer_with_noise_in_its_weights(rows):
+    """W + S * outer(f(e_in), f(e_out)), with the five and three numbers that the key gives; for few rows and many."""
+    inputs, params = setup(rows)
+    assert (np.prod(rows) <= FEW_ROWS) == (rows == (1,))
     leaves = {name: np.asarray(leaf, np.float64) for name, leaf in params["params"].items()}
     noise = np.asarray(jax.random.normal(jax.random.key(2), (8,)), np.float64)
     f = np.sign(noise) * np.sqrt(np.abs(noise))

@@ -29,6 +29,46 @@ def test_it_equals_the_naive_tree_over_many_writes(num_leaves):
         assert float(sumtree.total(tree)) == naive.total()
 
 
+@pytest.mark.parametrize("num_leaves", [200, 20_000])
+def test_it_equals_the_naive_tree_after_thousands_of_writes(num_leaves):
+    """3,000 writes of 5 leaves in one compiled loop; whole masses, so that the order of sums does not matter."""
+    random = np.random.default_rng(num_leaves)
+    places, masses = random.integers(0, num_leaves, (3_000, 5)), random.integers(0, 5, (3_000, 5))
+    written, naive = (jnp.asarray(places), jnp.asarray(masses, jnp.float32)), NaiveSumTree(num_leaves)
+
+    @jax.jit
+    def write_all(tree):
+        return jax.lax.fori_loop(0, 3_000, lambda i, tree: sumtree.write(tree, written[0][i], written[1][i]), tree)
+
+    tree = write_all(sumtree.init(num_leaves))
+    for row, values in zip(places, masses, strict=True):
+        naive.write(row.tolist(), values.astype(float).tolist())
+    np.testing.assert_array_equal(np.asarray(tree.levels[0])[:num_leaves], naive.masses)
+    assert float(sumtree.total(tree)) == naive.total()
+
+
+def test_a_draw_is_inversion_at_every_level():
+    """The same random numbers, level by level, over plain sums of whole masses: 20,000 leaves, three levels."""
+    masses = np.random.default_rng(0).integers(0, 9, 20_000).astype(float)
+    tree = WRITE(sumtree.init(20_000), jnp.arange(20_000), jnp.asarray(masses, jnp.float32))
+    assert len(tree.levels) == 3
+    key, root_key = jax.random.split(jax.random.key(5))
+    strata = (np.arange(256) + np.asarray(jax.random.uniform(root_key, (256,)))) / 256
+    expected = [invert(tree.levels[2], u) for u in strata]
+    for level in (tree.levels[1], tree.levels[0]):
+        key, level_key = jax.random.split(key)
+        blocks = np.asarray(level).reshape(-1, sumtree.FANOUT)
+        uniform = np.asarray(jax.random.uniform(level_key, (256,)))
+        expected = [p * sumtree.FANOUT + invert(blocks[p], u) for p, u in zip(expected, uniform, strict=True)]
+    np.testing.assert_array_equal(DRAW(tree, jax.random.key(5), 256), expected)
+
+
+def invert(masses, uniform):
+    """The first place whose running sum exceeds the share; in float32, as whole sums are exact there."""
+    running, goal = np.cumsum(np.asarray(masses, np.float32)), np.float32(uniform) * np.float32(np.sum(masses))
+    return next(place for place, total in enumerate(running) if total > goal and masses[place] > 0)
+
+
 def test_choosing_is_inversion():
     random = np.random.default_rng(0)
     masses = random.integers(0, 4, 9).astype(float)

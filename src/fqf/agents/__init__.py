@@ -34,7 +34,7 @@ class Entry(NamedTuple):
 PRIORITIZED = {"replay": "prioritized", "double": True, "priority_exponent": 0.6, "importance_exponent": 0.4}
 # Hessel et al. 2018, table 1: exponent 0.5, three steps; the noise explores, in place of epsilon.
 RAINBOW = PRIORITIZED | {"priority_exponent": 0.5, "n_step": 3}
-RAINBOW |= {"exploration_epsilon": 0.0, "exploration_decay_steps": 0, "evaluation_epsilon": 0.0}
+RAINBOW |= {"exploration_epsilon": 0.0, "exploration_decay_steps": 0}
 # Dopamine's dqn.gin: Adam in place of the RMSProp of Mnih et al. 2015, with Rainbow's rate and epsilon.
 ADAM = {"learning_rate": 6.25e-5, "adam_epsilon": 1.5e-4}
 

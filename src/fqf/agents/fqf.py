@@ -9,13 +9,12 @@ from typing import Literal
 
 import jax
 import jax.numpy as jnp
-import optax
 
 from fqf.agents.agent import Agent, Setting, bellman, mean, pick
-from fqf.agents.optimizers import centred_rmsprop
+from fqf.agents.fractions import describe, make_optimizer
 from fqf.losses.fraction import entropy, pull_back, w1_gradient
 from fqf.losses.quantile import quantile_huber
-from fqf.networks.fractions import make_fraction_source, shift
+from fqf.networks.fractions import make_fraction_source
 from fqf.networks.quantile import make_quantile_network
 from fqf.types import LossOutput, ReturnDistribution
 
@@ -49,7 +48,7 @@ class FQFConfig:
 
 
 def make_fqf(setting: Setting, config: FQFConfig) -> Agent:
-    num_fractions, optimization = config.num_fractions, setting.optimization
+    num_fractions = config.num_fractions
     quantile_network = make_quantile_network(setting.spec, setting.network, config.num_cosines)
     source = make_fraction_source(config.fractions, num_fractions)
 
@@ -73,7 +72,10 @@ def make_fqf(setting: Setting, config: FQFConfig) -> Agent:
     def bellman_target(params, target_params, batch, current, key):
         """Atoms of r + discount F'(x', a*) and their weights; a* is one action for all quantiles."""
         psi, own, distribution = quantile_function(target_params, batch.next_observation, key)
-        chooser = quantile_function(params, batch.next_observation, key)[2] if setting.double else distribution
+        if setting.double:  # random fractions are the same for both networks
+            chooser = quantile_function(params, batch.next_observation, jax.random.clone(key))[2]
+        else:
+            chooser = distribution
         greedy = jnp.argmax(mean(chooser), axis=1)
         if config.target_fractions == "next":
             asked, values = own, distribution.values
@@ -118,22 +120,10 @@ def make_fqf(setting: Setting, config: FQFConfig) -> Agent:
         fraction_loss = jax.vmap(pull_back)(gradient, fractions.taus)
         entropies = jax.vmap(entropy)(fractions.widths)
 
-        metrics = {
-            "quantile_loss": jnp.mean(quantile_loss),
-            "fraction_loss": jnp.mean(fraction_loss),
-            "q": jnp.mean(jnp.sum(current.widths * quantiles, axis=1)),
-            "fraction_entropy": jnp.mean(entropies),
-            "fraction_shift": jnp.mean(shift(current)),
-            "crossing_rate": jnp.sum(jnp.diff(quantiles, axis=1) < 0) / max(1, quantiles.size - len(quantiles)),
-            "w1_gradient_norm": jnp.mean(jnp.linalg.norm(gradient, axis=1)),
-        }
+        metrics = {"quantile_loss": jnp.mean(quantile_loss), "fraction_loss": jnp.mean(fraction_loss)}
+        metrics |= describe(current, quantiles, gradient)
         td_errors = jnp.mean(jnp.abs(targets[:, None, :] - values[:, :, None]), axis=(1, 2))
         return LossOutput(quantile_loss + fraction_loss - config.entropy_coefficient * entropies, td_errors, metrics)
 
-    fraction_rate = optimization.rate(config.fraction_learning_rate)
-    fraction_optimizer = centred_rmsprop(fraction_rate, config.fraction_decay, config.fraction_epsilon)
-    optimizer = optax.multi_transform(
-        {"values": optimization.values, "fractions": fraction_optimizer},
-        lambda params: {name: "fractions" if name == "proposal" else "values" for name in params},
-    )
-    return Agent(init, q_values, distribution, loss, optimizer)
+    rates = config.fraction_learning_rate, config.fraction_decay, config.fraction_epsilon
+    return Agent(init, q_values, distribution, loss, make_optimizer(setting.optimization, *rates))

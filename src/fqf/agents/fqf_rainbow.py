@@ -10,14 +10,13 @@ from dataclasses import dataclass
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
-import optax
 from jaxtyping import Array, Float
 
 from fqf.agents.agent import Agent, Setting, bellman, mean, pick
-from fqf.agents.optimizers import centred_rmsprop
+from fqf.agents.fractions import describe, make_optimizer
 from fqf.losses.fraction import pull_back, w1_gradient
 from fqf.losses.quantile import quantile_huber
-from fqf.networks.fractions import make_fraction_source, shift
+from fqf.networks.fractions import make_fraction_source
 from fqf.networks.layers import CosineEmbedding, NoisyDense
 from fqf.networks.torsos import make_torso, num_features
 from fqf.types import Key, LossOutput, ReturnDistribution
@@ -80,28 +79,19 @@ def make_fqf_rainbow(setting: Setting, config: FQFRainbowConfig) -> Agent:
         } | source.init(proposal_key, size)
 
     def quantile_function(params, observation, key):
-        """The fractions of a state, and F, which answers at any fractions with one and the same noise."""
+        """The fractions of a state, and what its two streams say at any fractions, with one and the same noise."""
         psi = torso.apply(params["torso"], observation)
-        fractions = source.fractions(params, psi, None)
 
-        def streams(taus):
+        def ask(taus):
             asked = psi[:, None, :] * embedding.apply(params["embedding"], taus)
             return head.apply(params["head"], asked, None if key is None else jax.random.clone(key))
 
-        # The mean over actions *and* quantiles is one number per state: taken off, no quantile overtakes another.
-        # It is that of the midpoints, whatever F is asked, so that F(tau) does not depend on its neighbours.
-        midpoints = jax.lax.stop_gradient(fractions.tau_hats)
-        baseline = jnp.mean(streams(midpoints)[1], axis=(1, 2))[:, None, None]
-
-        def F(taus):
-            value, advantages = streams(taus)
-            return value[:, None, :] + advantages - baseline  # [B, A, N]
-
-        return fractions, F
+        return source.fractions(params, psi, None), ask
 
     def return_distribution(params, observation, key):
-        fractions, F = quantile_function(params, observation, key)
-        values = F(fractions.tau_hats)
+        fractions, ask = quantile_function(params, observation, key)
+        value, advantages = ask(fractions.tau_hats)
+        values = duel(value, advantages, advantages)
         return ReturnDistribution(jnp.broadcast_to(fractions.widths[:, None], values.shape), values)
 
     def distribution(params, observation):
@@ -110,37 +100,45 @@ def make_fqf_rainbow(setting: Setting, config: FQFRainbowConfig) -> Agent:
     def q_values(params, observation, key):
         return mean(return_distribution(params, observation, key))
 
+    def bellman_target(params, target_params, batch, current, online_key, target_key):
+        """The target's F at the fractions of x, less its own baseline at those of x'."""
+        chooser, key = (params, online_key) if setting.double else (target_params, target_key)
+        greedy = jnp.argmax(q_values(chooser, batch.next_observation, key), axis=1)
+        own, ask = quantile_function(target_params, batch.next_observation, target_key)
+        value, advantages = ask(jnp.concatenate([current.tau_hats, own.tau_hats], axis=1))
+        values = duel(value[:, :num_fractions], advantages[..., :num_fractions], advantages[..., num_fractions:])
+        return bellman(batch, pick(values, greedy))
+
     def loss(params, target_params, batch, key):
         online_key, target_key = jax.random.split(key)
-        fractions, F = quantile_function(params, batch.observation, online_key)
-        current = jax.lax.stop_gradient(fractions)
+        fractions, ask = quantile_function(params, batch.observation, online_key)
+        current = jax.lax.stop_gradient(fractions)  # the quantile loss does not move the fractions
         trained = jnp.concatenate([current.tau_hats, current.taus[:, 1:-1]], axis=1)
-        values = pick(F(trained), batch.action)
+        value, advantages = ask(trained)
+        values = pick(duel(value, advantages, advantages[..., :num_fractions]), batch.action)
         quantiles, edge_quantiles = values[:, :num_fractions], values[:, num_fractions:]
-
-        chooser, choosing_key = (params, online_key) if setting.double else (target_params, target_key)
-        greedy = jnp.argmax(q_values(chooser, batch.next_observation, choosing_key), axis=1)
-        _, target_function = quantile_function(target_params, batch.next_observation, target_key)
-        targets = jax.lax.stop_gradient(bellman(batch, pick(target_function(current.tau_hats), greedy)))
+        targets = bellman_target(params, target_params, batch, current, online_key, target_key)
+        targets = jax.lax.stop_gradient(targets)
 
         huber = jax.vmap(quantile_huber, in_axes=(0, 0, 0, 0, None))
         scale = num_fractions / trained.shape[1]
         quantile_loss = scale * huber(values, trained, targets, current.widths, config.huber_kappa)
         gradient = jax.vmap(w1_gradient)(edge_quantiles, quantiles)
         fraction_loss = jax.vmap(pull_back)(gradient, fractions.taus)
-        metrics = {
-            "quantile_loss": jnp.mean(quantile_loss),
-            "fraction_loss": jnp.mean(fraction_loss),
-            "q": jnp.mean(jnp.sum(current.widths * quantiles, axis=1)),
-            "fraction_shift": jnp.mean(shift(current)),
-        }
+        metrics = {"quantile_loss": jnp.mean(quantile_loss), "fraction_loss": jnp.mean(fraction_loss)}
+        metrics |= describe(current, quantiles, gradient)
         errors = jnp.mean(jnp.abs(targets[:, None, :] - values[:, :, None]), axis=(1, 2))
         return LossOutput(quantile_loss + fraction_loss, errors, metrics)
 
-    fraction_rate = setting.optimization.rate(config.fraction_learning_rate)
-    fraction_optimizer = centred_rmsprop(fraction_rate, config.fraction_decay, config.fraction_epsilon)
-    optimizer = optax.multi_transform(
-        {"values": setting.optimization.values, "fractions": fraction_optimizer},
-        lambda params: {name: "fractions" if name == "proposal" else "values" for name in params},
-    )
-    return Agent(init, q_values, distribution, loss, optimizer)
+    rates = config.fraction_learning_rate, config.fraction_decay, config.fraction_epsilon
+    return Agent(init, q_values, distribution, loss, make_optimizer(setting.optimization, *rates))
+
+
+def duel(
+    value: Float[Array, "B N"], advantages: Float[Array, "B A N"], at_midpoints: Float[Array, "B A M"]
+) -> Float[Array, "B A N"]:
+    """V + A - the mean of A over actions *and* quantiles: one number per state, so that no quantile overtakes another.
+
+    The mean is that of the midpoints, whatever else is asked, so that F(tau) does not depend on its neighbours.
+    """
+    return value[:, None, :] + advantages - jnp.mean(at_midpoints, axis=(1, 2))[:, None, None]

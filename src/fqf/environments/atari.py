@@ -4,15 +4,15 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal
 
-import ale_py
 import numpy as np
+from ale_py import ALEInterface, LoggerMode, roms
 from ale_py.vector_env import AtariVectorEnv
 
 from fqf.environments.host import Arrivals, Lanes
 from fqf.types import EnvironmentSpec, HostEnvironment
 
-ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
-GAMES = tuple(sorted(ale_py.roms.get_all_rom_ids()))
+ALEInterface.setLoggerMode(LoggerMode.Error)
+GAMES = tuple(sorted(roms.get_all_rom_ids()))
 SIDE = 84
 
 

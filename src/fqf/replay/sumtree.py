@@ -1,7 +1,7 @@
 """A sum tree: draw places with probabilities proportional to their masses, in float32, without drift.
 
 Every node has FANOUT children, so a million leaves have three levels, not twenty: a draw reads three short rows, a
-write sums three. A parent is always the sum of its children as they are now, never the old sum plus a difference, so
+write sums two. A parent is always the sum of its children as they are now, never the old sum plus a difference, so
 rounding does not add up over a run. Each level is descended with a random number of its own: one number for the whole
 way down would have 24 bits, sixteen for each of a million leaves.
 """

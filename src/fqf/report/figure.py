@@ -88,9 +88,9 @@ def evaluation_curve(path: Path) -> tuple[list[int], list[float]]:
 
 
 def draw_quantiles(axis: Axes, probabilities: list[list[float]], values: list[list[float]]) -> None:
-    """One staircase per action, for DQN a line. If all actions share their fractions, the edges are ticks along the
-    bottom; if each has probabilities of its own on a grid of values, as in C51, its atoms are dots."""
-    shared = bool(np.ptp(np.asarray(probabilities), axis=0).max() == 0)
+    """One staircase per action, for DQN a line. Where values are chosen at fractions, the edges are ticks along the
+    bottom; where probabilities are chosen on a grid of values, as in C51, atoms are dots."""
+    on_grid = is_grid(values)
     for action, (widths, heights) in enumerate(zip(probabilities, values, strict=True)):
         taus = np.concatenate([[0.0], np.cumsum(widths)])
         color = COLORS[action % len(COLORS)]
@@ -100,16 +100,23 @@ def draw_quantiles(axis: Axes, probabilities: list[list[float]], values: list[li
         axis.stairs(heights[shown], edges, baseline=None, color=color, linewidth=1.6, label=f"action {action}")
         mean = float(np.dot(widths, heights))
         axis.axhline(mean, color=color, linewidth=0.8, linestyle=":")
-        if not shared:
+        if on_grid:
             middles = (taus[1:] + taus[:-1]) / 2
             axis.plot(middles[seen], np.asarray(heights)[seen], "o", color=color, markersize=3)
-    if shared and len(probabilities[0]) > 1:
+    if not on_grid and len(probabilities[0]) > 1:
         axis.plot(taus, np.zeros_like(taus), "|", color="black", markersize=9, transform=axis.get_xaxis_transform())
         axis.set_xlabel("fraction tau (| edges)")
     else:
         axis.set_xlabel("fraction tau")
     axis.set_xlim(0, 1)
     axis.grid(alpha=0.25)
+
+
+def is_grid(values: Any) -> bool:
+    """Whether all actions have the same atoms, at equal distances."""
+    rows = np.asarray(values, np.float64)
+    steps = np.diff(rows, axis=1)
+    return rows.shape[1] > 2 and bool(np.ptp(rows, axis=0).max() == 0) and np.allclose(steps, steps[0, 0], rtol=1e-3)
 
 
 def draw_laws(axis: Axes, env: str, probabilities: list[list[float]], values: list[list[float]]) -> None:
@@ -132,9 +139,12 @@ def draw_staircases(staircases: Mapping[str, tuple[np.ndarray, np.ndarray]], law
         numbers = compare(law.quantile, probabilities, values)
         axis.plot(grid, law.quantile(grid), color="black", linewidth=1, label=f"truth: {law.name}")
         axis.stairs(values, taus, baseline=None, color=COLORS[1], linewidth=1.8, label="learned staircase")
-        axis.plot(taus, np.zeros_like(taus), "|", color="black", markersize=10, transform=axis.get_xaxis_transform())
+        if is_grid([values]):
+            axis.plot((taus[1:] + taus[:-1]) / 2, values, "o", color=COLORS[1], markersize=3)
+        else:
+            axis.plot(taus, 0 * taus, "|", color="black", markersize=10, transform=axis.get_xaxis_transform())
         axis.set_title(f"{name}\nW1 {numbers.w1:.3f}, mean {numbers.mean:.3f}", fontsize=10)
-        axis.set_xlabel("fraction tau (| learned edges)")
+        axis.set_xlabel("fraction tau" if is_grid([values]) else "fraction tau (| edges)")
         axis.grid(alpha=0.25)
     axes[0].set_ylabel("return")
     axes[0].legend(frameon=False, fontsize=9)
