@@ -9,7 +9,7 @@ import pytest
 from gymnax.environments.classic_control.cartpole import CartPole
 from scipy import stats
 
-from fqf.environments import IDS, make, vectorize
+from fqf.environments import FAMILIES, IDS, family, make, vectorize
 from fqf.errors import UserError
 from fqf.laws import LAWS
 from fqf.types import Timestep
@@ -18,7 +18,7 @@ LANES = 3  # no observation has an axis of 3
 STEPS = {"minatar/freeway": 2_505, "classic/acrobot": 505, "minatar/seaquest": 70}  # enough for an episode's end
 DETERMINISTIC = ("minatar/space_invaders",)  # gymnax has no sticky actions, and nothing else in this game is random
 
-every_id = pytest.mark.parametrize("id", IDS)
+every_id = pytest.mark.parametrize("id", [id for id in IDS if family(id) in FAMILIES])
 pytestmark = pytest.mark.usefixtures("compile_quickly")
 
 
@@ -364,11 +364,9 @@ def test_unknown_id_is_refused_in_one_line_with_the_nearest_valid_one(wrong, rig
     assert not any(repr(id) in str(error.value) for id in IDS if id != right)
 
 
-def test_id_like_no_other_is_answered_with_all_ids():
-    with pytest.raises(UserError) as error:
+def test_id_like_no_other_is_answered_with_where_to_look():
+    with pytest.raises(UserError, match=r"^unknown environment '\?'; `fqf environments` lists them all$"):
         make("?")
-    assert all(id in str(error.value) for id in IDS)
-    assert "\n" not in str(error.value)
 
 
 def test_own_environments_are_taken_as_they_are():

@@ -57,7 +57,9 @@ def make(environment: EnvironmentLike, options: Any = None) -> AnyEnvironment:
 
 def refuse_unknown(id: str) -> None:
     if id not in IDS and not id.startswith("gym/"):
-        raise UserError(f"unknown environment {id!r}; {nearest(id, IDS)}")
+        near = nearest(id, IDS)
+        advice = near if near.startswith("did you mean") else "`fqf environments` lists them all"
+        raise UserError(f"unknown environment {id!r}; {advice}")
 
 
 def family(id: str) -> str:

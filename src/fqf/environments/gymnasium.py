@@ -26,7 +26,9 @@ def make_gymnasium(id: str) -> HostEnvironment:
         except ImportError as error:
             raise UserError(f"can't import {module!r}, which is to register gym/{id}: {error}") from None
     if name not in gymnasium.registry:
-        raise UserError(f"unknown environment 'gym/{id}'; {nearest(name, tuple(gymnasium.registry))}")
+        near = nearest(name, tuple(gymnasium.registry))
+        advice = near if near.startswith("did you mean") else "gymnasium.pprint_registry() lists those there are"
+        raise UserError(f"unknown environment 'gym/{id}'; {advice}")
     return adapt(functools.partial(_make, name), f"gym/{id}")
 
 
