@@ -94,7 +94,7 @@ Printed by `.venv/bin/python studies/laws.py` on commit `{commit}` (JAX {jax}, C
 """
 FOOTER = """
 
-- `fqf_consistent` is the closest on the exponential law, at N = 8 and at N = 32, by more than its own and the runner-up's
+- `fqf_consistent` is the closest on the exponential law, at N = 8 and 32, by more than its own and the runner-up's
   spread over seeds: unequal fractions pay where a law has a tail. On the uniform law there is nothing to gain, and it
   is as good as equal fractions.
 - FQF as printed is not: its targets weigh unequal atoms equally, which inflates the mean and all that rests on it.
