@@ -7,8 +7,8 @@ import fqf
 
 ROOT = Path(fqf.__file__).parent
 LAYERS = [
-    {"types", "errors", "files", "resources"},
-    {"losses", "networks", "replay", "environments", "laws", "exploration"},
+    {"types", "errors", "files"},
+    {"resources", "losses", "networks", "replay", "environments", "laws", "exploration"},
     {"config"},
     {"agents"},
     {"presets", "learner"},

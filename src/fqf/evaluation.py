@@ -1,5 +1,7 @@
 """Scores of a frozen policy."""
 
+import contextlib
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -12,7 +14,7 @@ from fqf.agents.agent import Agent, mean
 from fqf.drivers import seed_from
 from fqf.exploration import epsilon_greedy
 from fqf.replay.nstep import first_stack, push
-from fqf.types import Environment, HostEnvironment, Key, PyTree
+from fqf.types import Environment, HostEnvironment, Key, PyTree, ReturnDistribution, Timestep
 
 
 class Episodes(NamedTuple):
@@ -101,40 +103,51 @@ def shares(episodes: int, steps: int, num_lanes: int) -> list[Share]:
     return [Share(episodes // lanes + (lane < episodes % lanes), 0) for lane in range(lanes)]
 
 
+class Player(NamedTuple):
+    """How a frozen policy plays outside compiled programs."""
+
+    start: Callable[[Timestep], Array]
+    """The stack that a lane's first observation stands on."""
+    choose: Callable[[PyTree, Array, Timestep, Any, Key], tuple[Array, ReturnDistribution, Array]]
+    """params, stack, timestep, whether it is an episode's first, key -> stack, distribution, action"""
+
+
+def make_player(agent: Agent, epsilon: float, frame_stack: int) -> Player:
+    def choose(params, stack, timestep, first, key):
+        stack = push(stack, timestep.observation, first, frame_stack)
+        distribution = agent.distribution(params, stack)
+        return stack, distribution, epsilon_greedy(key, mean(distribution), epsilon)
+
+    return Player(jax.jit(lambda timestep: first_stack(timestep, frame_stack)), jax.jit(choose))
+
+
 def make_host_evaluate(
     agent: Agent, environment: HostEnvironment, epsilon: float, frame_stack: int, lanes: Sequence[Share]
 ) -> Callable[[PyTree, Key], Episodes]:
     """As `make_evaluate`, with a loop in Python over lanes that play their shares one episode after the other."""
-
-    @jax.jit
-    def choose(params, stack, observation, first, key, time):
-        stack = push(stack, observation, first, frame_stack)
-        q_values = mean(agent.distribution(params, stack))
-        return stack, epsilon_greedy(jax.random.fold_in(key, time), q_values, epsilon)
+    player, num_lanes = make_player(agent, epsilon, frame_stack), len(lanes)
 
     def evaluate(params, key):
         environment_key, act_key = jax.random.split(key)
         returns: list[list[float]] = [[] for _ in lanes]
         lengths: list[list[int]] = [[] for _ in lanes]
-        player = environment.make(len(lanes), False)
-        try:
-            timestep, time = player.init(seed_from(environment_key)), 0
-            first: Any = np.ones(len(lanes), bool)
-            stack = first_stack(timestep, frame_stack)
-            total, length, unfinished = np.zeros(len(lanes)), np.zeros(len(lanes), int), set(range(len(lanes)))
-            while unfinished:
-                stack, action = choose(params, stack, timestep.observation, first, act_key, time)
-                first, time = timestep.last, time + 1
-                timestep = player.step(np.array(action))
+        unfinished, total, length = set(range(num_lanes)), np.zeros(num_lanes), np.zeros(num_lanes, int)
+        with contextlib.closing(environment.make(num_lanes, False)) as games:
+            timestep = games.init(seed_from(environment_key))
+            stack, first = player.start(timestep), np.ones(num_lanes, bool)
+            for time in itertools.count():
+                stack, _, action = player.choose(params, stack, timestep, first, jax.random.fold_in(act_key, time))
+                first = np.asarray(timestep.last)
+                timestep = games.step(np.array(action))
                 total = np.where(first, 0.0, total + timestep.reward)
                 length = np.where(first, 0, length + 1)
                 for lane in unfinished & set(np.flatnonzero(timestep.last)):
-                    returns[lane].append(total[lane])
-                    lengths[lane].append(length[lane])
+                    returns[lane].append(float(total[lane]))
+                    lengths[lane].append(int(length[lane]))
                     if lanes[lane].is_done(len(returns[lane]), sum(lengths[lane])):
                         unfinished.remove(lane)
-        finally:
-            player.close()
+                if not unfinished:
+                    break
         return Episodes(jnp.array(np.concatenate(returns)), jnp.array(np.concatenate(lengths)))
 
     return evaluate
@@ -144,25 +157,19 @@ def make_host_trace(
     agent: Agent, environment: HostEnvironment, frame_stack: int, num_states: int = 3, horizon: int = 300
 ) -> Callable[[PyTree, Key], np.ndarray]:
     """As `make_trace`."""
-
-    @jax.jit
-    def choose(params, stack, observation, first):
-        stack = push(stack, observation, first, frame_stack)
-        return stack, jnp.argmax(mean(agent.distribution(params, stack)), axis=1)
+    player = make_player(agent, 0.0, frame_stack)
 
     def trace(params: PyTree, key: Key) -> np.ndarray:
-        player = environment.make(1, False)
+        environment_key, act_key = jax.random.split(key)
         stacks: list[np.ndarray] = []
-        try:
-            timestep = player.init(seed_from(key))
-            first: Any = np.ones(1, bool)
-            stack = first_stack(timestep, frame_stack)
+        with contextlib.closing(environment.make(1, False)) as game:
+            timestep = game.init(seed_from(environment_key))
+            stack, first = player.start(timestep), np.ones(1, bool)
             while len(stacks) < horizon and not timestep.last[0]:
-                stack, action = choose(params, stack, timestep.observation, first)
+                act = jax.random.fold_in(act_key, len(stacks))
+                stack, _, action = player.choose(params, stack, timestep, first, act)
                 stacks.append(np.array(stack[0]))
-                first, timestep = timestep.last, player.step(np.array(action))
-        finally:
-            player.close()
+                first, timestep = np.asarray(timestep.last), game.step(np.array(action))
         return np.stack([stacks[index] for index in np.unique(np.arange(num_states) * len(stacks) // num_states)])
 
     return trace

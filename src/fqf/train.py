@@ -251,7 +251,7 @@ def evaluate(
     ):
         if not holds:
             raise UserError(f"{name} is {value}, but must be {rule}")
-    if environment is None and environments.family(config.env) == "custom":
+    if environment is None and not environments.is_known(config.env):
         raise UserError(f"{config.env} was an environment of your own: call fqf.evaluate(fqf.load(RUN), environment)")
     made = environments.make(environment or config.env, config.environment)
     play = make_examiner(config, make_agent(config, policy.spec), made, epsilon)

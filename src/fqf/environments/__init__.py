@@ -32,7 +32,9 @@ class NoOptions:
 
 
 AnyEnvironment: TypeAlias = JittableEnvironment | HostEnvironment
-EnvironmentLike: TypeAlias = str | AnyEnvironment | GymnaxEnvironment | gymnasium.MakeEnv
+EnvironmentLike: TypeAlias = (
+    str | AnyEnvironment | GymnaxEnvironment | gymnasium.MakeEnv | gymnasium_package.Env[Any, Any]
+)
 
 
 def make(environment: EnvironmentLike, options: Any = None) -> AnyEnvironment:
@@ -55,8 +57,13 @@ def make(environment: EnvironmentLike, options: Any = None) -> AnyEnvironment:
     return FAMILIES[kind][0](name)
 
 
+def is_known(id: str) -> bool:
+    """Whether `make` can find it; not so an environment of the user's own."""
+    return id in IDS or id.startswith("gym/")
+
+
 def refuse_unknown(id: str) -> None:
-    if id not in IDS and not id.startswith("gym/"):
+    if not is_known(id):
         near = nearest(id, IDS)
         advice = near if near.startswith("did you mean") else "`fqf environments` lists them all"
         raise UserError(f"unknown environment {id!r}; {advice}")

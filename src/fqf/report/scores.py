@@ -22,8 +22,10 @@ def published() -> dict[str, dict[str, float]]:
 
 def human_normalized(game: str, score: float) -> float | None:
     """In percent: 0 is random play, 100 the human of the table; None for a game that is not in it."""
-    if game not in published():
-        return None
+    return _percent(game, score) if game in published() else None
+
+
+def _percent(game: str, score: float) -> float:
     row = published()[game]
     return 100 * (score - row["random"]) / (row["human"] - row["random"])
 
@@ -38,7 +40,7 @@ class Aggregate(NamedTuple):
 
 def aggregate(scores: Mapping[str, float]) -> Aggregate:
     """Over the games of the table among these, one score each."""
-    values = [value for game, score in scores.items() if (value := human_normalized(game, score)) is not None]
-    return Aggregate(
-        float(np.mean(values)), float(np.median(values)), sum(value > 100 for value in values), len(values)
-    )
+    known = {game: score for game, score in scores.items() if game in published()}
+    values = [_percent(game, score) for game, score in known.items()]
+    above = sum(score > published()[game]["human"] for game, score in known.items())
+    return Aggregate(float(np.mean(values)), float(np.median(values)), above, len(known))
