@@ -63,18 +63,25 @@ def summarize(paths: list[Path], bar: float) -> dict:
 
 def write(game: str, results: dict, paths: dict[str, list[Path]], out: Path, facts: dict) -> None:
     env, seeds, bar, steps = GAMES[game]
+    which = "seed 0" if seeds == 1 else f"seeds 0 to {seeds - 1} side by side"
+    speed = "" if seeds == 1 else ", of one seed beside the others"
     lines = [
         f"# Every agent on `{env}`",
         "",
-        f"{steps:,} steps, {seeds} seed{'s' if seeds > 1 else ''} (0 to {seeds - 1}) side by side, "
-        "presets of the family; final policies, mean of 100 fresh evaluation episodes.",
-        f"Printed by `.venv/bin/python studies/games.py {game}` (JAX {facts['versions']['jax']}, CPU, two cores; "
-        "the commit of every run is in its row). Seeds run as executions of one program on two threads, not in one "
-        "vmapped program ([why](../decisions/0005-seeds-and-speed.md)). Frames/s are of training, of one seed beside "
-        "the others, on a machine that had other work too.",
+        f"{steps:,} steps, {which}, presets of the family; final policies, mean of 100 fresh evaluation episodes.",
+        f"Printed by `.venv/bin/python studies/games.py {game}` (JAX {facts['versions']['jax']}, CPU, two cores; the",
+        f"commit of every run is in its row). Frames/s are of training{speed}, on a machine that had other work too.",
+    ]
+    if seeds > 1:
+        lines += [
+            "Seeds run as executions of one program on two threads, not in one vmapped program",
+            "([why](../decisions/0005-seeds-and-speed.md)).",
+        ]
+    if missing := [f"`{agent}`" for agent in AGENTS if agent not in results]:
+        lines += ["", f"Not run yet: {', '.join(missing)}."]
+    lines += [
         "",
-        f"| agent | final score per seed | at least {bar:g} | first evaluation at {bar:g} or more, steps | "
-        "frames/s | commit |",
+        f"| agent | final score | at least {bar:g} | first evaluation at {bar:g} or more, steps | frames/s | commit |",
         "|---|---|---|---|---|---|",
     ]
     for agent, result in results.items():
