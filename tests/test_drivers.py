@@ -276,9 +276,8 @@ def test_the_importance_exponent_rises_to_one_and_reaches_the_replay():
     np.testing.assert_allclose(metrics.update["seen"], 0.4 + 0.6 * 38 / 1_000, rtol=1e-5)  # updates at rows 36 and 40
 
 
-@pytest.mark.parametrize("lanes", [1, 8])
-def test_prioritized_replay_stays_whole_in_the_loop(lanes):
-    device = driver(lanes=lanes, update_period=4, agent="rainbow", num_atoms=5)
+def test_prioritized_replay_stays_whole_in_the_loop():
+    device = driver(lanes=8, update_period=4, agent="rainbow", num_atoms=5)
     state, metrics = run(device, [0], num_periods=6)
     leaves = np.asarray(state.replay.tree.levels[0][0])
     assert len(np.unique(leaves)) > 5
@@ -308,7 +307,7 @@ def on_host(agent, environment, lanes, replay, rhythm):
     return make_host_driver(cycle, host, lanes)
 
 
-@pytest.mark.parametrize(("lanes", "agent"), [(1, "fqf"), (2, "rainbow"), (8, "fqf")])
+@pytest.mark.parametrize(("lanes", "agent"), [(2, "rainbow"), (8, "fqf")])
 def test_both_drivers_give_the_same_run(lanes, agent):
     """The same environment, stepped by a compiled loop and by Python: the same rows, and the same parameters."""
     environment_key = run_keys(keys(3)[0]).environment

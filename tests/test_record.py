@@ -11,6 +11,7 @@ from fqf.record import play
 from fqf.report.video import Moment, write_gif
 from fqf.types import ReturnDistribution
 
+pytestmark = pytest.mark.usefixtures("compile_quickly")
 SMALL = {"steps": 200, "learning_starts_steps": 100, "num_fractions": 3, "hidden": 8, "batch_size": 8}
 SMALL |= {"evaluation_episodes": 2, "evaluate_every_steps": 1000, "log_every_steps": 100, "quiet": True}
 

@@ -30,7 +30,7 @@ from fqf.evaluation import Scores
 from fqf.presets import preset
 from fqf.record import play
 from fqf.report.figure import draw_curves
-from fqf.report.scores import TABLE, aggregate
+from fqf.report.scores import TABLE, aggregate, human_normalized
 from fqf.report.video import write_gif
 from fqf.rundir import append_evaluation, refuse_existing, run_path
 from fqf.train import Launch, Run, launch, load
@@ -200,6 +200,8 @@ def report(options: TrainOptions[Any, Any], runs: list[Run]) -> None:
     for run in runs:
         after = f"{run.after.mean:.4g} (from {run.after.minimum:.4g} to {run.after.maximum:.4g})"
         print(f"  seed {run.policy.config.seed}: return before {run.before.mean:.4g}, after {after}, in {run.path}")
+        if environments.family(config.env) == "atari":
+            print(f"    {score_line(read_summary(run.path)['score'])}")
     print(f"\npicture:   {runs[0].path / 'figure.png'}")
     print(f"try next:  {command} evaluate {runs[0].path}")
     if importlib.util.find_spec("tensorboard"):
@@ -207,6 +209,20 @@ def report(options: TrainOptions[Any, Any], runs: list[Run]) -> None:
     other = "minatar/asterix" if config.env == "minatar/breakout" else "minatar/breakout"
     elsewhere = "" if options.launch.runs == Launch().runs else f" --runs {options.launch.runs}"
     print(f"           {command} train --agent {config.agent} --env {other} --seeds 3{elsewhere}")
+
+
+def score_line(score: dict[str, Any]) -> str:
+    """An Atari run's score by its protocol, and beside which table."""
+
+    def with_percent(name: str) -> str:
+        value, percent = score[name], score["human_normalized_percent"][name]
+        if value is None:
+            return f"{name} -"
+        return f"{name} {value:.4g}" + ("" if percent is None else f" ({percent:.4g} % human)")
+
+    changed = "".join(f", {name} {value}" for name, value in score["changed"].items())
+    protocol = f"protocol {score['protocol']}{', but' + changed[1:] if changed else ''}"
+    return f"{protocol}; {score['of']}: {with_percent('last')}, {with_percent('best')}; table: {score['table']}"
 
 
 def _this_command() -> str:
@@ -265,7 +281,7 @@ def scores(arguments: list[str]) -> None:
         agent, env = path.parts[-3:-1]
         if score["last"] is not None:
             last.setdefault(agent, {}).setdefault(env.removeprefix("atari."), []).append(score["last"])
-    console = Console(highlight=False)
+    console = Console(highlight=False, width=240)  # paths are to be copied, so they are not cut
     console.print(table)
     for agent, games in last.items():
         total = aggregate({game: sum(values) / len(values) for game, values in games.items()})
@@ -301,6 +317,9 @@ def show_scores(config: RunConfig[Any, Any], epsilon: float, scores: Scores) -> 
     console = Console(highlight=False)
     console.print(f"{config.agent} on {config.env}, seed {config.seed}, epsilon {epsilon:g}:")
     console.print(table)
+    family, _, game = config.env.partition("/")
+    if family == "atari" and (percent := human_normalized(game, scores.mean)) is not None:
+        console.print(f"mean, human-normalised: {percent:.4g} % ({TABLE})")
 
 
 def parse(kind: Any, prog: str, arguments: list[str], names: list[str], defaults: Any = None) -> Any:
