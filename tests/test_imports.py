@@ -18,6 +18,7 @@ LAYERS = [
     {"policy", "rundir", "progress", "report"},
     {"parts", "protocols", "record"},
     {"train"},
+    {"options"},
     {"", "cli"},
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}

@@ -1,10 +1,7 @@
 """The command line. A user's mistake ends in one line on standard error and exit code 2."""
 
-import argparse
-import contextlib
 import dataclasses
 import importlib.util
-import io
 import json
 import os
 import re
@@ -12,22 +9,20 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Generic, TypeVar, get_args, get_type_hints
+from typing import Any, get_args, get_type_hints
 
-import tyro
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
 from fqf import environments
-from fqf.agents import AGENTS, check_names
-from fqf.config import RunConfig, flatten, override, read_toml
-from fqf.environments.atari import AtariConfig
+from fqf.agents import AGENTS
+from fqf.config import RunConfig, flatten, override
 from fqf.errors import Diverged, UserError, nearest
 from fqf.evaluation import Scores
-from fqf.presets import preset
+from fqf.options import EvaluateOptions, RecordOptions, ScoresOptions, TrainOptions, parse, read_train_options
 from fqf.record import play
 from fqf.report.figure import draw_curves
 from fqf.report.scores import TABLE, aggregate, human_normalized
@@ -58,57 +53,6 @@ environments: classic/cartpole, minatar/breakout, atari/pong, gym/LunarLander-v3
 
 `fqf COMMAND --help` lists every option of a command with its default.
 """
-
-AgentConfig = TypeVar("AgentConfig")
-EnvironmentConfig = TypeVar("EnvironmentConfig")
-
-
-@dataclass(frozen=True)
-class TrainOptions(Generic[AgentConfig, EnvironmentConfig]):
-    """Train an agent. Defaults depend on --agent and --env: what is shown is the preset of those chosen here."""
-
-    run: RunConfig[AgentConfig, EnvironmentConfig]
-    launch: Launch = field(default_factory=Launch)
-    config: Path | None = None
-    """TOML file of options, named as the flags are, with _ for -; flags override it."""
-
-
-@dataclass(frozen=True)
-class EvaluateOptions:
-    """Play a trained policy, frozen, and report its scores."""
-
-    run: tyro.conf.Positional[Path]
-    """Run directory, such as runs/fqf/classic.cartpole/seed0."""
-    episodes: int | None = None
-    """Episodes to play; if not given, as the run itself was evaluated (on Atari a number of steps)."""
-    epsilon: float | None = None
-    """Share of random actions; the run's own evaluation epsilon if not given."""
-    seed: int = 1
-    """Of the evaluation, apart from the run's."""
-
-
-@dataclass(frozen=True)
-class RecordOptions:
-    """Play one episode of a trained policy into a moving GIF, with the return distribution of each action beside it."""
-
-    run: tyro.conf.Positional[Path]
-    """Run directory, such as runs/fqf/atari.pong/seed0."""
-    out: Path | None = None
-    """File to write; RUN/episode.gif if not given."""
-    max_steps: int = 1_000
-    """Steps after which the recording stops, if the episode has not ended."""
-    epsilon: float | None = None
-    """Share of random actions; the run's own evaluation epsilon if not given."""
-    seed: int = 1
-    """Of the episode."""
-
-
-@dataclass(frozen=True)
-class ScoresOptions:
-    """Last and best scores of finished Atari runs, human-normalised, per game and in aggregate."""
-
-    runs: tyro.conf.Positional[tuple[Path, ...]]
-    """Run directories."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -147,25 +91,6 @@ def train(arguments: list[str]) -> None:
     options = read_train_options(arguments)
     runs = launch(options.run, options.launch)
     report(options, runs)
-
-
-def read_train_options(arguments: list[str], prog: str = "fqf train") -> TrainOptions[Any, Any]:
-    """Preset of the agent and environment, then the config file, then the flags."""
-    first = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
-    for name in ("--agent", "--env", "--protocol", "--config"):
-        first.add_argument(name, nargs="?")
-    chosen, _ = first.parse_known_args(arguments)
-    from_file = read_toml(Path(chosen.config)) if chosen.config else {}
-    agent = chosen.agent or from_file.get("agent", "fqf")
-    env = chosen.env or from_file.get("env", "classic/cartpole")
-    protocol = chosen.protocol or from_file.get("protocol")
-    defaults = TrainOptions(preset(str(agent), str(env), protocol))
-    names = [name for name in flatten(defaults) if name != "config"]
-    check_names(from_file, names, str(chosen.config))
-    defaults = override(defaults, from_file | {"agent": agent, "env": env})
-    # The types of the agent's and the environment's own options are known only now; with them all become flags.
-    kind: Any = TrainOptions[type(defaults.run.algorithm), type(defaults.run.environment)]  # type: ignore[misc]
-    return parse(kind, prog, arguments, [*names, "config"], defaults)
 
 
 def fractions(arguments: list[str]) -> None:
@@ -320,34 +245,6 @@ def show_scores(config: RunConfig[Any, Any], epsilon: float, scores: Scores) -> 
     family, _, game = config.env.partition("/")
     if family == "atari" and (percent := human_normalized(game, scores.mean)) is not None:
         console.print(f"mean, human-normalised: {percent:.4g} % ({TABLE})")
-
-
-def parse(kind: Any, prog: str, arguments: list[str], names: list[str], defaults: Any = None) -> Any:
-    """tyro, with its error boxes folded into one line."""
-    for argument in arguments:
-        name = re.sub("^no-", "", argument.removeprefix("--").split("=")[0])
-        if argument.startswith("--") and name.replace("-", "_") not in (*names, "help"):
-            owners = [agent for agent, entry in AGENTS.items() if name.replace("-", "_") in flatten(entry.config)]
-            if owners and prog in ("fqf train", "fqf fractions"):
-                raise UserError(f"--{name} is not an option of this agent; it is one of {', '.join(owners)}")
-            if name.replace("-", "_") in flatten(AtariConfig()) and prog in ("fqf train", "fqf fractions"):
-                raise UserError(f"--{name} is an option of atari/ environments only")
-            flags = ["--" + valid.replace("_", "-") for valid in names]
-            raise UserError(f"unknown option {argument.split('=')[0]}; {nearest('--' + name, flags)}")
-    errors = io.StringIO()
-    try:
-        with contextlib.redirect_stderr(errors):
-            return tyro.cli(kind, prog=prog, args=arguments, default=defaults, config=(tyro.conf.OmitArgPrefixes,))
-    except SystemExit as stop:
-        if stop.code in (0, None):
-            raise
-        # A box of lines, drawn in Unicode or in ASCII: its title, a rule, the message, a rule, where to find help.
-        text = " ".join(re.sub(r"[╭╮╰╯│|+]", " ", errors.getvalue().partition("\n")[2]).split())
-        message = next((part.strip() for part in re.split("[─-]{5,}", text) if part.strip()), "bad options")
-        if choice := re.match(r"invalid choice '(.*)' for argument '(.*)'. Expected one of (.*)\.", message):
-            valid = re.findall("'(.*?)'", choice[3])
-            message = f"{choice[2]} is {choice[1]!r}; {nearest(choice[1], valid)}"
-        raise UserError(f"{message} (see {prog} --help)") from None
 
 
 if __name__ == "__main__":
