@@ -254,6 +254,14 @@ def test_terminated_episode_has_discount_zero_and_nothing_of_the_next_episode(ro
     np.testing.assert_array_equal(got.next_observation, [7, -6])
 
 
+def test_rewards_are_clipped_one_by_one_and_only_when_asked_for():
+    stream = one_lane(FIRST, (0.25, 1.0, False), (-7.0, 1.0, False), (3.0, 1.0, False))
+    how, start = sampling(n_step=3, frame_stack=1), (np.array([0]), np.array([0]))
+    raw, clipped = (ASSEMBLE(write(stream), *start, how._replace(clip_rewards=clip)) for clip in (False, True))
+    assert raw.reward[0] == 0.25 - 7 / 2 + 3 / 4
+    assert clipped.reward[0] == 0.25 - 1 / 2 + 1 / 4
+
+
 def test_last_starts_of_an_episode_are_kept_and_last_rows_are_not_starts():
     # Of 10 rows, n = 3 leaves starts 0..6; rows 3 and 6 are `last`.
     how = sampling(n_step=3, frame_stack=1, batch_size=200)
