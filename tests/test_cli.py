@@ -28,6 +28,7 @@ FAST = "--steps 300 --learning-starts-steps 100 --num-fractions 3 --hidden 8 --b
         ("train --seeds 0", "seeds is 0, but must be at least 1"),
         ("train stray", "stray"),
         ("train --agent dqn --num-atoms 5", "--num-atoms is not an option of this agent; it is one of c51, rainbow"),
+        ("train --agent dqn --priority-exponent 0.6", "--priority-exponent has no effect on uniform replay: add"),
         ("train --agent iqn --fractions uniform", "--fractions is not an option of this agent; it is one of fqf"),
         ("train --torso minatar", "torso is 'minatar', which does not fit observations of shape (4,)"),
         ("train --steps 1001", "steps is 1001, but must be at least 1004"),

@@ -85,7 +85,19 @@ def read_train_options(arguments: list[str], prog: str = "fqf train") -> TrainOp
     defaults = override(defaults, from_file | {"agent": agent, "env": env})
     # The types of the agent's and the environment's own options are known only now; with them all become flags.
     kind: Any = TrainOptions[type(defaults.run.algorithm), type(defaults.run.environment)]  # type: ignore[misc]
-    return parse(kind, prog, arguments, [*names, "config"], defaults)
+    options: TrainOptions[Any, Any] = parse(kind, prog, arguments, [*names, "config"], defaults)
+    refuse_without_effect(options.run, arguments)
+    return options
+
+
+def refuse_without_effect(config: RunConfig[Any, Any], arguments: list[str]) -> None:
+    """Flags only: a config file of a finished run holds every option, of use or not."""
+    given = {argument.split("=")[0] for argument in arguments}
+    for flag in given & {"--priority-exponent", "--priority-epsilon", "--importance-exponent"}:
+        if config.replay == "uniform":
+            owners = [agent for agent, entry in AGENTS.items() if entry.settings.get("replay") == "prioritized"]
+            advice = f"add --replay prioritized, or choose one of {', '.join(owners)}"
+            raise UserError(f"{flag} has no effect on uniform replay: {advice}")
 
 
 def parse(kind: Any, prog: str, arguments: list[str], names: list[str], defaults: Any = None) -> Any:
