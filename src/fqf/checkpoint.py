@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import safetensors
 import safetensors.numpy
@@ -25,7 +24,7 @@ import safetensors.numpy
 from fqf.errors import UserError
 from fqf.files import sync_directory, write_whole
 from fqf.replay.ring import Ring
-from fqf.snapshots import Snapshots
+from fqf.snapshots import Snapshots, is_key
 from fqf.types import PyTree, RunState, Snapshot
 
 FORMAT = "fqf-checkpoint-1"
@@ -280,10 +279,6 @@ def tree_bytes(tree: PyTree) -> int:
 def without_keys(tree: PyTree) -> PyTree:
     """Random keys as the numbers they are made of."""
     return jax.tree.map(lambda leaf: jax.random.key_data(leaf) if is_key(leaf) else leaf, tree)
-
-
-def is_key(leaf: Any) -> bool:
-    return bool(jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key))
 
 
 def to_arrays(tree: PyTree) -> dict[str, np.ndarray]:

@@ -73,7 +73,7 @@ class Events:
         self._writer: Any = EventsWriter(str(directory / "events"), f".{os.getpid()}.{step}")
         self._write(Event(wall_time=time.time(), step=step, session_log=SessionLog(status=SessionLog.START)))
 
-    def add(self, values: Mapping[str, float], step: int) -> None:
+    def add(self, values: Mapping[str, Any], step: int) -> None:
         for name, value in values.items():
             self._write(Event(wall_time=time.time(), step=step, summary=scalar(name, value)))
         self._attempt("flush")

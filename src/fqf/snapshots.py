@@ -1,5 +1,6 @@
 """A run's state taken apart, seed by seed, and put together again: the small parts whole, the rows piece by piece."""
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -12,7 +13,7 @@ from fqf.drivers import Driver
 from fqf.errors import UserError
 from fqf.replay import ring
 from fqf.replay.ring import Ring
-from fqf.types import EnvironmentSpec, HostEnvironment, RunState, Snapshot, Timestep
+from fqf.types import EnvironmentSpec, HostEnvironment, PyTree, RunState, Snapshot, Timestep
 
 PIECE_BYTES = 32 * 2**20
 """Of the rows that are in memory twice while they are read or written."""
@@ -44,25 +45,33 @@ def make_device_snapshots(cycle: Cycle, driver: Driver) -> Snapshots:
 
     def take(state, index):
         _, memory = cycle.replay.split(state.replay)
-        return jax.tree.map(lambda leaf: leaf[index], Snapshot(*state._replace(replay=memory))), None
+        snapshot = with_keys_of_its_own(Snapshot(*state._replace(replay=memory)))
+        return jax.tree.map(lambda leaf: leaf[index], snapshot), None
 
     def restore(snapshots, mementos):
-        together = jax.tree.map(lambda *leaves: jnp.stack(leaves), *snapshots)
+        together = with_keys_of_its_own(jax.tree.map(lambda *leaves: jnp.stack(leaves), *snapshots))
         rows = jax.jit(jax.vmap(lambda _: cycle.replay.split(cycle.replay.init())[0]))(jnp.arange(len(snapshots)))
         return RunState(together.learner, cycle.replay.join(rows, together.memory), *together[2:])
 
-    def read(state, index, first):
-        rows, _ = cycle.replay.split(state.replay)
+    @jax.jit
+    def read_rows(rows, index, first):
         positions = (first + jnp.arange(piece)) % rows.last.shape[1]
         return jax.tree.map(lambda leaf: leaf[index, positions], rows)
 
+    @functools.partial(jax.jit, donate_argnums=0)
+    def write_rows(old, index, first, count, rows):
+        new = ring.write(jax.tree.map(lambda leaf: leaf[index], old), first, count, rows)
+        return jax.tree.map(lambda leaf, one: leaf.at[index].set(one), old, new)
+
+    def read(state, index, first):
+        return read_rows(cycle.replay.split(state.replay)[0], index, first)
+
     def write(state, index, first, count, rows):
         old, memory = cycle.replay.split(state.replay)
-        new = ring.write(jax.tree.map(lambda leaf: leaf[index], old), first, count, rows)
-        return state._replace(replay=cycle.replay.join(jax.tree.map(lambda a, b: a.at[index].set(b), old, new), memory))
+        return state._replace(replay=cycle.replay.join(write_rows(old, index, first, count, rows), memory))
 
     snapshot = Snapshot(*template._replace(replay=memory))
-    return Snapshots(snapshot, rows, piece, take, jax.jit(read), restore, jax.jit(write, donate_argnums=0))
+    return Snapshots(snapshot, rows, piece, take, read, restore, write)
 
 
 def make_host_snapshots(cycle: Cycle, environment: HostEnvironment, num_lanes: int) -> Snapshots:
@@ -73,7 +82,8 @@ def make_host_snapshots(cycle: Cycle, environment: HostEnvironment, num_lanes: i
 
     def take(state, index):
         _, memory = cycle.replay.split(state.replay)
-        return Snapshot(*state._replace(replay=memory, environment=())), state.environment.memento()
+        snapshot = with_keys_of_its_own(Snapshot(*state._replace(replay=memory, environment=())))
+        return snapshot, state.environment.memento()
 
     def restore(snapshots, mementos):
         (snapshot,), (memento,) = snapshots, mementos
@@ -99,6 +109,15 @@ def make_host_snapshots(cycle: Cycle, environment: HostEnvironment, num_lanes: i
         return state._replace(replay=cycle.replay.join(write_rows(old, first, count, rows), memory))
 
     return Snapshots(Snapshot(*template._replace(replay=memory)), rows, piece, take, read, restore, write)
+
+
+def with_keys_of_its_own(tree: PyTree) -> PyTree:
+    """To look at a key is not to use it: JAX's check for keys used twice is told so."""
+    return jax.tree.map(lambda leaf: jax.random.clone(leaf) if is_key(leaf) else leaf, tree)
+
+
+def is_key(leaf: Any) -> bool:
+    return bool(jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key))
 
 
 def piece_length(rows: Ring) -> int:
