@@ -4,6 +4,8 @@ python victim.py RUNS '[{"environment": "classic/cartpole", "agent": "fqf", "ste
 """
 
 import json
+import os
+import resource
 import sys
 from pathlib import Path
 
@@ -25,4 +27,6 @@ def run_directory(runs: Path, job: dict) -> Path:
 
 
 if __name__ == "__main__":
+    if limit := os.environ.get("VICTIM_FILE_BYTES"):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (int(limit), int(limit)))
     main(Path(sys.argv[1]), json.loads(sys.argv[2]))
