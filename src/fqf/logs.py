@@ -1,5 +1,6 @@
 """Logs of a run: lines that only grow, and TensorBoard's events. A full disk stops neither the run nor its numbers."""
 
+import contextlib
 import hashlib
 import os
 import time
@@ -86,7 +87,9 @@ class Events:
             if self._writer is not None:
                 getattr(self._writer, method)(*arguments)
         except OSError:
-            self._writer = None
+            file, self._writer = self._writer._py_recordio_writer, None
+            with contextlib.suppress(OSError):
+                file.close()
 
     def close(self) -> None:
         self._attempt("close")
