@@ -53,9 +53,10 @@ def save(agent: str, lanes: int, work: Path) -> None:
 def load(agent: str, lanes: int, work: Path) -> None:
     parts, _ = parts_of(agent, lanes)
     checkpoints, start = Checkpoints(work, parts.snapshots), time.perf_counter()
-    saved = checkpoints.load(checkpoints.steps()[0])
+    step = checkpoints.steps()[0]
+    saved = checkpoints.load(step)
     state = parts.snapshots.restore([saved.snapshot], [saved.ledger["lanes"]])
-    state = jax.block_until_ready(checkpoints.load_rows(state, saved.segments)._replace(environment=()))
+    state = jax.block_until_ready(checkpoints.load_rows(state, step, saved.segments)._replace(environment=()))
     print(f"resumed in {time.perf_counter() - start:.1f} s; peak {peak():.2f} GB", flush=True)
 
 

@@ -24,11 +24,11 @@ import safetensors.numpy
 from fqf.errors import UserError
 from fqf.files import sync_directory, write_whole
 from fqf.replay.ring import Ring
+from fqf.resources import KEPT
 from fqf.snapshots import Snapshots, is_key
 from fqf.types import PyTree, RunState, Snapshot
 
 FORMAT = "fqf-checkpoint-1"
-KEPT = 2
 MANIFEST_BYTES = 2**28
 HEADER_BYTES = 2**20
 """More than safetensors needs for the names and shapes of our tensors."""
@@ -181,15 +181,15 @@ class Checkpoints:
             entry = Entry(int(content["state"]["size"]), str(content["state"]["sha256"]))
         data = read_exactly(path / "state.safetensors", entry, tree_bytes(self._snapshots.template))
         snapshot = from_arrays(self._snapshots.template, data, path / "state.safetensors")
-        self._kept = [(path, segments)]
         return Saved(snapshot, ledger | {"num_rows": num_rows}, segments)
 
-    def load_rows(self, state: RunState, segments: list[Segment]) -> RunState:
-        """Piece by piece into the ring, which is there already: memory holds it once."""
+    def load_rows(self, state: RunState, step: int, segments: list[Segment]) -> RunState:
+        """Piece by piece into the ring, which is there already: memory holds it once. The next one builds on it."""
         for segment in segments:
             rows = self._load_segment(segment)
             count = segment.end - segment.first
             state = self._snapshots.write(state, self._index, segment.first, count, rows)
+        self._kept = [(self._path(step), segments)]
         return state
 
     def _load_segment(self, segment: Segment) -> Ring:

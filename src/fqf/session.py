@@ -105,8 +105,6 @@ class Session:
     ) -> None:
         self._configs, self._directories, self._pace, self._around = configs, directories, pace, around
         self._parts, self._chunks = around.parts, schedule(configs[0])
-        snapshots = around.parts.snapshots
-        self._checkpoints = [Checkpoints(each.path, snapshots, index) for index, each in enumerate(directories)]
         seeds = jnp.array([config.seed for config in configs])
         keys = jax.vmap(lambda seed: jax.random.split(jax.random.key(seed)))(seeds)
         self._run_keys, self._evaluation_keys = jnp.swapaxes(keys, 0, 1)
@@ -116,10 +114,16 @@ class Session:
         self._position, self._episodes = 0, np.zeros(len(self._configs), int)
         self._evaluations: list[list[Scores]] = [[] for _ in self._configs]
         self._training = TrainingScores(self._configs[0])
-        self._saved_at = (time.monotonic(), 0)
+        self._checkpoints, self._saved_at = self._no_checkpoints(), (time.monotonic(), 0)
+
+    def _no_checkpoints(self) -> list[Checkpoints]:
+        """To build on."""
+        snapshots = self._parts.snapshots
+        return [Checkpoints(each.path, snapshots, index) for index, each in enumerate(self._directories)]
 
     def resume(self) -> None:
         """From the newest checkpoint that is whole in every seed's directory; from the start if there is none."""
+        self._checkpoints = self._no_checkpoints()
         steps = set.intersection(*(set(each.steps()) for each in self._checkpoints))
         for step in sorted(steps, reverse=True):
             try:
@@ -150,7 +154,7 @@ class Session:
                 raise ValueError("its counters contradict each other")
         state = self._parts.snapshots.restore([each.snapshot for each in saved], [each["lanes"] for each in ledgers])
         for checkpoints, each in zip(self._checkpoints, saved, strict=True):
-            state = checkpoints.load_rows(state, each.segments)
+            state = checkpoints.load_rows(state, step, each.segments)
         for directory, ledger in zip(self._directories, ledgers, strict=True):
             directory.rewind(ledger["logs"], step, float(ledger["seconds"]))
         self._state, self._saved_at = state, (time.monotonic(), step)

@@ -24,7 +24,7 @@ from fqf.parts import Parts, assemble, make_examiner
 from fqf.policy import Policy, load_policy, read_config
 from fqf.progress import Progress
 from fqf.report.figure import draw_run
-from fqf.resources import refuse_if_too_large
+from fqf.resources import refuse_too_much_disk, refuse_too_much_memory
 from fqf.rundir import RunDirectory, is_finished, provenance, refuse_existing, run_path
 from fqf.session import Pace, Run, Session, Surroundings, schedule
 from fqf.types import HostEnvironment
@@ -79,7 +79,9 @@ def launch(config: RunConfig[Any, Any], how: Launch, environment: AnyEnvironment
     groups = [Group(group, [run_path(how.runs, each) for each in group], how) for group in together]
     stop = threading.Event()
     parts = assemble(config, environment, stop)
-    refuse_if_too_large(config.replay_capacity, parts.replay_bytes, parts.learner_bytes, at_once(groups), how.runs)
+    needs = (config.replay_capacity, parts.replay_bytes, parts.learner_bytes)
+    refuse_too_much_memory(*needs, at_once(groups))
+    refuse_too_much_disk(*needs, how.seeds, how.runs)
     with contextlib.ExitStack() as stack:
         directories = [[stack.enter_context(new_directory(each, group)) for each in group.configs] for group in groups]
         return run_groups(groups, directories, [parts] * len(groups), stop, resumed=False)
@@ -101,8 +103,7 @@ def resume(paths: Sequence[Path], quiet: bool = False, environment: AnyEnvironme
             own = environment if environment is not None else known_environment(config)
             made[config] = assemble(config, own, stop)
         parts = made[config]
-        arguments = (parts.replay_bytes, parts.learner_bytes, at_once(unfinished), group.paths[0])
-        refuse_if_too_large(config.replay_capacity, *arguments)
+        refuse_too_much_memory(config.replay_capacity, parts.replay_bytes, parts.learner_bytes, at_once(unfinished))
     parts_of = [made[replace(group.configs[0], seed=0)] for group in unfinished]
     with contextlib.ExitStack() as stack:
         directories = [
@@ -175,6 +176,7 @@ def heeding_signals(stop: threading.Event, progress: Progress) -> Iterator[list[
 
     def heed(number: int, frame: Any) -> None:
         if received:
+            os.write(2, b"\x1b[?25h\n" if os.isatty(2) else b"\n")  # show the cursor that the bar has hidden
             os._exit(128 + number)
         received.append(number)
         stop.set()

@@ -33,7 +33,7 @@ def load(run: Path, step: int, parts) -> dict[str, np.ndarray]:
     """The state and the rows of a checkpoint, as arrays."""
     checkpoints = Checkpoints(run, parts.snapshots)
     saved = checkpoints.load(step)
-    state = checkpoints.load_rows(parts.snapshots.restore([saved.snapshot], [None]), saved.segments)
+    state = checkpoints.load_rows(parts.snapshots.restore([saved.snapshot], [None]), step, saved.segments)
     return to_arrays(state)
 
 
@@ -99,9 +99,10 @@ def test_a_damaged_newest_checkpoint_falls_back_to_the_one_before_and_says_so(co
     assert "checkpoint at step 360 is not whole, so an older one is used" in lines[0]
 
 
-def test_without_a_whole_checkpoint_a_run_starts_again(copy, calm, capfd):
-    for path in (copy / "checkpoints").rglob("state.safetensors"):
-        path.unlink()
+@pytest.mark.parametrize("pattern", ["state.safetensors", "rows/*"])
+def test_without_a_whole_checkpoint_a_run_starts_again(copy, calm, capfd, pattern):
+    for path in (copy / "checkpoints").rglob(pattern):
+        path.write_bytes(path.read_bytes()[:-1])
     run = fqf.resume(copy, quiet=True)
     assert digest(run.path) == digest(calm)
     assert "starts again at step 0" in capfd.readouterr().err
