@@ -10,7 +10,7 @@ ARGS ?=
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 
-.PHONY: setup train test test-slow format lock clean
+.PHONY: setup train test test-slow chaos format lock clean
 
 setup: $(INSTALLED)
 
@@ -34,6 +34,10 @@ test: setup
 
 test-slow: setup
 	$(BIN)/pytest --quiet -m slow --durations=10
+
+# Hours: kills and resumes runs of every agent, and compares what is left. Can itself be stopped and started again.
+chaos: setup
+	$(BIN)/python tests/faults/chaos.py
 
 format: setup
 	$(BIN)/ruff format src tests studies

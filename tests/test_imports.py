@@ -7,16 +7,18 @@ import fqf
 
 ROOT = Path(fqf.__file__).parent
 LAYERS = [
-    {"types", "errors", "files"},
+    {"types", "errors"},
+    {"files", "logs"},
     {"resources", "losses", "networks", "replay", "environments", "laws", "exploration"},
     {"config"},
     {"agents"},
     {"presets", "learner"},
     {"cycle"},
     {"drivers"},
-    {"evaluation"},
-    {"policy", "rundir", "progress", "report"},
+    {"evaluation", "snapshots"},
+    {"policy", "rundir", "progress", "report", "checkpoint"},
     {"parts", "protocols", "record"},
+    {"session"},
     {"train"},
     {"options"},
     {"", "cli"},

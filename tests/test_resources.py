@@ -7,7 +7,7 @@ import pytest
 from fqf import resources
 from fqf.errors import UserError
 from fqf.presets import preset
-from fqf.resources import free_disk, free_memory, refuse_if_too_large, tree_bytes
+from fqf.resources import free_disk, free_memory, refuse_too_much_disk, refuse_too_much_memory, tree_bytes
 
 GIGABYTE = 10**9
 
@@ -25,24 +25,33 @@ def test_a_million_atari_frames_are_seven_gigabytes():
         assert 7.056e9 <= size <= 7.08e9
 
 
-@pytest.mark.parametrize("at_once", [1, 2])
-def test_a_replay_that_does_not_fit_is_told_what_would(monkeypatch, tmp_path, at_once):
-    monkeypatch.setattr(resources, "free_memory", lambda: 4 * GIGABYTE)
-    with pytest.raises(
-        UserError, match=r"needs about .* GB of memory.*4 GB are free; --replay-capacity \d+ would fit"
-    ) as caught:
-        refuse_if_too_large(1_000_000, 7 * GIGABYTE, 10**8, at_once, tmp_path)
+def check_advice(refuse, free: str) -> None:
+    """What is advised fits, and not much more does."""
+    with pytest.raises(UserError, match=rf"{free} GB are free.*--replay-capacity \d+ would fit") as caught:
+        refuse(1_000_000, 7 * GIGABYTE, 10**8)
     capacity = int(re.search(r"--replay-capacity (\d+)", str(caught.value))[1])
-    refuse_if_too_large(capacity, 7 * GIGABYTE * capacity // 1_000_000, 10**8, at_once, tmp_path)
+    refuse(capacity, 7 * GIGABYTE * capacity // 1_000_000, 10**8)
     larger = capacity * 5 // 4
     with pytest.raises(UserError):
-        refuse_if_too_large(larger, 7 * GIGABYTE * larger // 1_000_000, 10**8, at_once, tmp_path)
+        refuse(larger, 7 * GIGABYTE * larger // 1_000_000, 10**8)
+
+
+@pytest.mark.parametrize("at_once", [1, 2])
+def test_a_replay_that_does_not_fit_the_memory_is_told_what_would(monkeypatch, at_once):
+    monkeypatch.setattr(resources, "free_memory", lambda: 4 * GIGABYTE)
+    check_advice(lambda *needs: refuse_too_much_memory(*needs, at_once), "4")
+
+
+@pytest.mark.parametrize("seeds", [1, 3])
+def test_checkpoints_that_do_not_fit_the_disk_are_told_what_would(monkeypatch, tmp_path, seeds):
+    monkeypatch.setattr(resources, "free_disk", lambda path: 5 * GIGABYTE)
+    check_advice(lambda *needs: refuse_too_much_disk(*needs, seeds, tmp_path), "5")
 
 
 def test_a_full_disk_is_told(monkeypatch, tmp_path):
     monkeypatch.setattr(resources, "free_disk", lambda path: 1000)
-    with pytest.raises(UserError, match=r"of disk, but .* are free in .*; choose another --runs"):
-        refuse_if_too_large(1_000, 1_000_000, 1_000_000, 1, tmp_path / "runs")
+    with pytest.raises(UserError, match=r"of disk, but .* are free in .*; choose another --runs, or not even a small"):
+        refuse_too_much_disk(1_000, 1_000_000, 1_000_000, 1, tmp_path / "runs")
 
 
 def test_what_there_is_can_be_asked_for_directories_to_come(tmp_path):

@@ -6,6 +6,7 @@
 >>> fqf.load(run.path)
 """
 
+from pathlib import Path
 from typing import Any
 
 from fqf import environments
@@ -15,7 +16,9 @@ from fqf.environments import EnvironmentLike
 from fqf.errors import UserError
 from fqf.policy import Policy
 from fqf.presets import preset
-from fqf.train import Launch, Run, evaluate, launch, load
+from fqf.session import Run
+from fqf.train import Launch, evaluate, launch, load
+from fqf.train import resume as resume_runs
 from fqf.types import EnvironmentSpec, JittableEnvironment, ReturnDistribution, Timestep
 
 __version__ = "0.1.0"
@@ -29,6 +32,7 @@ __all__ = [
     "UserError",
     "evaluate",
     "load",
+    "resume",
     "train",
     "train_seeds",
 ]
@@ -58,3 +62,9 @@ def train_seeds(
     check_names(options, defaults, "the options")
     how = override(Launch(), options | {"seeds": seeds})
     return launch(override(config, options | {"seed": seed}), how, own)
+
+
+def resume(path: Path | str, environment: EnvironmentLike | None = None, *, quiet: bool = False) -> Run:
+    """Go on with an unfinished run from its last whole checkpoint. An environment of your own has to be given again."""
+    own = None if environment is None or isinstance(environment, str) else environments.make(environment)
+    return next(run for run in resume_runs([Path(path)], quiet, own) if run.path == Path(path))

@@ -15,21 +15,24 @@ from typing import Any, get_args, get_type_hints
 
 from rich.console import Console
 from rich.progress import track
+from rich.prompt import Confirm
 from rich.table import Table
 
 from fqf import environments
 from fqf.agents import AGENTS
 from fqf.config import RunConfig, flatten, override
-from fqf.errors import Diverged, UserError, nearest
+from fqf.errors import Diverged, Interrupted, UserError, nearest
 from fqf.evaluation import Scores
-from fqf.options import EvaluateOptions, RecordOptions, ScoresOptions, TrainOptions, parse, read_train_options
+from fqf.options import EvaluateOptions, RecordOptions, ResumeOptions, ScoresOptions, parse, read_train_options
 from fqf.record import play
 from fqf.report.figure import draw_curves
 from fqf.report.scores import TABLE, aggregate, human_normalized
 from fqf.report.video import write_gif
-from fqf.rundir import append_evaluation, refuse_existing, run_path
-from fqf.train import Launch, Run, launch, load
+from fqf.rundir import Unfinished, append_evaluation, refuse_existing, run_path
+from fqf.session import Run
+from fqf.train import Launch, launch, load
 from fqf.train import evaluate as score
+from fqf.train import resume as go_on
 
 HELP = f"""\
 usage: fqf COMMAND [options]
@@ -38,6 +41,8 @@ Fully Parameterized Quantile Function (FQF) for distributional reinforcement lea
 
 commands:
   train       train an agent:             fqf train --agent fqf --env classic/cartpole --seed 0
+  resume      go on with a run that was stopped or killed:
+                                          fqf resume runs/fqf/classic.cartpole/seed0
   evaluate    score a trained policy:     fqf evaluate runs/fqf/classic.cartpole/seed0
   record      watch it, as a moving GIF:  fqf record runs/fqf/classic.cartpole/seed0
   scores      Atari runs beside the published scores, human-normalised:
@@ -59,6 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     commands: dict[str, Callable[[list[str]], None]] = {
         "train": train,
+        "resume": resume,
         "evaluate": evaluate,
         "record": record,
         "scores": scores,
@@ -81,6 +87,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         print(f"fqf: {error.strerror}: {error.filename}", file=sys.stderr)
         return 2
+    except Interrupted as stop:
+        print(f"fqf: {stop}", file=sys.stderr)
+        return 128 + stop.signal
     except KeyboardInterrupt:
         print("fqf: interrupted", file=sys.stderr)
         return 130
@@ -89,8 +98,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def train(arguments: list[str]) -> None:
     options = read_train_options(arguments)
-    runs = launch(options.run, options.launch)
-    report(options, runs)
+    try:
+        runs = launch(options.run, options.launch)
+    except Unfinished as found:
+        if not sys.stdin.isatty() or not Confirm.ask(f"{found.path} holds an unfinished run. Go on with it?"):
+            raise
+        runs = go_on([found.path])
+    report(options.run, options.launch.runs, runs)
+
+
+def resume(arguments: list[str]) -> None:
+    options = parse(ResumeOptions, "fqf resume", arguments, [item.name for item in dataclasses.fields(ResumeOptions)])
+    if not options.runs:
+        raise UserError("name at least one run directory, such as runs/fqf/classic.cartpole/seed0")
+    runs = go_on(options.runs, options.quiet)
+    report(runs[0].policy.config, runs[0].path.parents[2], runs)
 
 
 def fractions(arguments: list[str]) -> None:
@@ -118,9 +140,9 @@ def fractions(arguments: list[str]) -> None:
     print(f"\npicture:   {draw_curves(paths, options.launch.runs / 'fractions' / name)}")
 
 
-def report(options: TrainOptions[Any, Any], runs: list[Run]) -> None:
+def report(config: RunConfig[Any, Any], directory: Path, runs: list[Run]) -> None:
     """A plain summary: what was gained, where it is, what to try next."""
-    config, command = options.run, _this_command()
+    command = _this_command()
     print(f"\n{config.agent} on {config.env}, {runs[0].after.episodes} evaluation episodes each:")
     for run in runs:
         after = f"{run.after.mean:.4g} (from {run.after.minimum:.4g} to {run.after.maximum:.4g})"
@@ -130,9 +152,9 @@ def report(options: TrainOptions[Any, Any], runs: list[Run]) -> None:
     print(f"\npicture:   {runs[0].path / 'figure.png'}")
     print(f"try next:  {command} evaluate {runs[0].path}")
     if importlib.util.find_spec("tensorboard"):
-        print(f"           {command.removesuffix('fqf')}tensorboard --logdir {options.launch.runs}")
+        print(f"           {command.removesuffix('fqf')}tensorboard --logdir {directory}")
     other = "minatar/asterix" if config.env == "minatar/breakout" else "minatar/breakout"
-    elsewhere = "" if options.launch.runs == Launch().runs else f" --runs {options.launch.runs}"
+    elsewhere = "" if directory == Launch().runs else f" --runs {directory}"
     print(f"           {command} train --agent {config.agent} --env {other} --seeds 3{elsewhere}")
 
 

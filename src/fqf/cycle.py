@@ -40,6 +40,7 @@ class Cycle(NamedTuple):
     """replay, actor, vector_step: keep the row that its action leaves"""
     learn: Callable[[LearnerState, PyTree, Key, Int[Array, ""]], tuple[LearnerState, PyTree, dict[str, Array]]]
     """learner, replay, run's key, vector_step: the updates that are due, and the sums of their metrics"""
+    replay: Replay
     steps_per_period: int
     """Vector steps between two rounds of updates."""
     updates_per_period: int
@@ -98,7 +99,7 @@ def make_cycle(agent: Agent, num_actions: int, num_lanes: int, replay: Replay, r
         due = step // rhythm.target_period_steps > before // rhythm.target_period_steps
         return jax.lax.cond(due, learner.sync_target, lambda same: same, learned)
 
-    return Cycle(init, act, act_randomly, store, learn, steps_per_period, updates_per_period)
+    return Cycle(init, act, act_randomly, store, learn, replay, steps_per_period, updates_per_period)
 
 
 class RunKeys(NamedTuple):

@@ -12,6 +12,14 @@ class Diverged(Exception):
     """A number that must be finite is not. The command line prints its one line and exits with 3."""
 
 
+class Interrupted(KeyboardInterrupt):
+    """A signal ended the run, after a checkpoint. The command line prints its one line and exits with 128 + signal."""
+
+    def __init__(self, signal: int, text: str) -> None:
+        super().__init__(text)
+        self.signal = signal
+
+
 def nearest(name: str, valid: Iterable[str]) -> str:
     """The part of an error message that says what to write instead."""
     valid = list(valid)

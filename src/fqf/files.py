@@ -1,14 +1,51 @@
-"""Writing files so that a reader never sees half of one."""
+"""Files that survive a crash: a reader never sees half of one, and two processes never write into one directory."""
 
+import fcntl
 import os
 from pathlib import Path
 
+from fqf.errors import UserError
+
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write beside the target, force it to disk, then rename into place."""
+    """Write beside the target, force it to disk, rename into place, and force the new name to disk too."""
     temporary = path.with_name(path.name + ".partial")
-    with temporary.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    try:
+        with temporary.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError:
+        temporary.unlink(missing_ok=True)  # on a full disk, half a file would only be in the way
+        raise
+    sync_directory(path.parent)
+
+
+def sync_directory(path: Path) -> None:
+    """A new name is safe only when its directory is on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+class Lock:
+    """A directory is one process's at a time. The system lets go of the lock when the process dies, however it does."""
+
+    def __init__(self, directory: Path) -> None:
+        self._descriptor = os.open(directory / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            holder = os.read(self._descriptor, 20).decode(errors="replace").strip()
+            os.close(self._descriptor)
+            raise UserError(
+                f"{directory} is in use by process {holder or 'unknown'}: wait until it has ended, or stop it"
+            ) from None
+        os.ftruncate(self._descriptor, 0)
+        os.write(self._descriptor, f"{os.getpid()}\n".encode())
+
+    def release(self) -> None:
+        os.close(self._descriptor)

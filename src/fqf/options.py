@@ -32,6 +32,16 @@ class TrainOptions(Generic[AgentConfig, EnvironmentConfig]):
 
 
 @dataclass(frozen=True)
+class ResumeOptions:
+    """Go on with unfinished runs, each from its last whole checkpoint, to the same bytes as if never stopped."""
+
+    runs: tyro.conf.Positional[tuple[Path, ...]]
+    """Run directories, such as runs/fqf/classic.cartpole/seed0."""
+    quiet: bool = False
+    """No progress bar."""
+
+
+@dataclass(frozen=True)
 class EvaluateOptions:
     """Play a trained policy, frozen, and report its scores."""
 

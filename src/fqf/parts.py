@@ -1,5 +1,6 @@
 """The compiled functions that a config asks for: what all seeds of a launch share, without any state."""
 
+import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -13,17 +14,20 @@ from fqf.config import RunConfig, warm_up_steps
 from fqf.cycle import Rhythm, make_cycle
 from fqf.drivers import Driver, make_device_driver, make_host_driver
 from fqf.environments import AnyEnvironment
+from fqf.environments.host import stoppable
 from fqf.evaluation import Episodes, make_evaluate, make_host_evaluate, make_host_trace, make_trace, shares
 from fqf.exploration import linear_epsilon, linear_exponent
 from fqf.replay.memory import Replay, make_prioritized, make_uniform
 from fqf.replay.ring import Sampling
 from fqf.resources import tree_bytes
+from fqf.snapshots import Snapshots, make_device_snapshots, make_host_snapshots
 from fqf.types import EnvironmentSpec, HostEnvironment, PyTree
 
 
 class Parts(NamedTuple):
     spec: EnvironmentSpec
     driver: Driver
+    snapshots: Snapshots
     evaluate: Callable[[PyTree, jax.Array], Episodes]
     trace: Callable[[PyTree, jax.Array], np.ndarray]
     epsilon: Callable[[Any], Any]
@@ -32,7 +36,8 @@ class Parts(NamedTuple):
     learner_bytes: int
 
 
-def assemble(config: RunConfig[Any, Any], environment: AnyEnvironment) -> Parts:
+def assemble(config: RunConfig[Any, Any], environment: AnyEnvironment, stop: threading.Event | None = None) -> Parts:
+    """When `stop` is set, evaluations end at once: a checkpoint knows that they are due."""
     spec, stack = environment.spec, config.frame_stack
     agent = make_agent(config, spec)
     epsilon = linear_epsilon(config.exploration_epsilon, warm_up_steps(config), config.exploration_decay_steps)
@@ -47,13 +52,16 @@ def assemble(config: RunConfig[Any, Any], environment: AnyEnvironment) -> Parts:
     cycle = make_cycle(agent, spec.num_actions, config.lanes, replay, rhythm)
     if isinstance(environment, HostEnvironment):
         driver = make_host_driver(cycle, environment, config.lanes)
+        snapshots = make_host_snapshots(cycle, environment, config.lanes)
+        environment = stoppable(environment, stop) if stop is not None else environment
         trace, frame_skip = make_host_trace(agent, environment, stack), environment.frame_skip
     else:
         driver = make_device_driver(cycle, environments.vectorize(environment, config.lanes))
+        snapshots = make_device_snapshots(cycle, driver)
         trace, frame_skip = make_trace(agent, environments.vectorize(environment, 1), stack), 1
     examine = make_examiner(config, agent, environment, config.evaluation_epsilon)
     learner_bytes = tree_bytes(lambda: learner.init(agent, jax.random.key(0)))
-    return Parts(spec, driver, examine, trace, epsilon, frame_skip, tree_bytes(replay.init), learner_bytes)
+    return Parts(spec, driver, snapshots, examine, trace, epsilon, frame_skip, tree_bytes(replay.init), learner_bytes)
 
 
 def make_examiner(

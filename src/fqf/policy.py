@@ -68,17 +68,13 @@ class Policy:
 def load_policy(directory: Path) -> Policy:
     """Read a policy that `save` wrote. Every tensor's name, shape and type must be what the config asks for."""
     path = directory / "params.safetensors"
-    options = read_toml(directory / "config.toml")
+    config = read_config(directory / "config.toml")
     try:
         with safetensors.safe_open(path, framework="numpy") as file:
             header = json.loads((file.metadata() or {}).get("fqf", "{}"))
             if header.get("format") != FORMAT:
                 raise UserError(f"{path} has format {header.get('format')!r}; this version reads {FORMAT!r}")
             spec = _read_spec(header["spec"])
-            config = whole_config(str(options.get("agent")), environments.options(str(options.get("env"))))
-            check_names(options, flatten(config), str(directory / "config.toml"))
-            config = override(config, options)
-            check(config)
             shapes = flatten_dict(jax.eval_shape(make_agent(config, spec).init, jax.random.key(0)), sep="/")
             if set(file.keys()) != set(shapes):
                 raise UserError(f"{path} does not hold the parameters that its config.toml describes")
@@ -89,6 +85,16 @@ def load_policy(directory: Path) -> Policy:
     except (OSError, safetensors.SafetensorError, KeyError, TypeError, ValueError) as error:
         raise UserError(f"can't read policy {path}: {error}") from None
     return Policy(config, spec, params)
+
+
+def read_config(path: Path) -> RunConfig[Any, Any]:
+    """A whole config, as a run or a policy has it."""
+    options = read_toml(path)
+    config = whole_config(str(options.get("agent")), environments.options(str(options.get("env"))))
+    check_names(options, flatten(config), str(path))
+    config = override(config, options)
+    check(config)
+    return config
 
 
 def _read_spec(spec: dict[str, Any]) -> EnvironmentSpec:

@@ -19,7 +19,7 @@ class Progress:
 
     def __init__(self, title: str, total: int, quiet: bool, console: Console | None = None) -> None:
         self._lock = threading.Lock()
-        self._title, self._total, self._done = title, total, 0
+        self._title, self._total, self._done, self._skipped = title, total, 0, 0
         self._start = self._printed = time.monotonic()
         self._console = console or Console(stderr=True, quiet=quiet)
         self._bar = rich.progress.Progress(
@@ -52,6 +52,18 @@ class Progress:
             self._status.plain = status
             self._print_now_and_then(status)
 
+    def warn(self, text: str) -> None:
+        """What nobody should miss, also where there is no bar."""
+        with self._lock:
+            console = Console(stderr=True) if self._console.quiet else self._console
+            console.print(f"fqf: {text}", style="bold yellow", highlight=False, markup=False, soft_wrap=True)
+
+    def skip(self, steps: int) -> None:
+        """Steps that were made before, by another process."""
+        with self._lock:
+            self._done += steps
+            self._skipped += steps
+
     def _print_now_and_then(self, line: str) -> None:
         now = time.monotonic()
         if not self._console.is_terminal and now - self._printed > SECONDS_BETWEEN_LINES:
@@ -63,11 +75,12 @@ class Progress:
         with self._lock:
             self._done += steps
             now = time.monotonic()
-            speed = f"{self._done / (now - self._start):,.0f} steps/s"
+            made = self._done - self._skipped
+            speed = f"{made / (now - self._start):,.0f} steps/s"
             shown = {name: row[name] for name in row if name == "return" or name.endswith("loss")}
             status = "  ".join(f"{name.replace('_', ' ')} {x:.4g}" for name, x in shown.items() if x is not None)
             self._bar.update(self._task, completed=self._done, speed=speed)
             self._status.plain = status
-            left = (self._total - self._done) * (now - self._start) / self._done
+            left = (self._total - self._done) * (now - self._start) / made
             share = 100 * self._done / self._total
             self._print_now_and_then(f"{share:3.0f} %  {speed}  ETA {left:.0f} s  {status}")

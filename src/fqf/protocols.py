@@ -42,6 +42,14 @@ class TrainingScores:
             self._recent = []
         return self.scores[step]
 
+    def ledger(self) -> dict[str, Any]:
+        """For a checkpoint."""
+        return {"recent": self._recent, "reported": list(self.scores.items())}
+
+    def restore(self, ledger: dict[str, Any]) -> None:
+        self._recent = [FinishedEpisode(float(total), int(length)) for total, length in ledger["recent"]]
+        self.scores = {int(step): Scores(*score) for step, score in ledger["reported"]}
+
 
 def protocol_changes(config: RunConfig[Any, Any]) -> dict[str, Any]:
     """What a run has otherwise than its protocol says, by option."""

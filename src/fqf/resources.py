@@ -15,6 +15,10 @@ from fqf.types import PyTree
 PROCESS_BYTES = 500_000_000
 """Python, JAX, its compiled programs, and what an update needs besides the parameters and the replay."""
 LOG_BYTES = 50_000_000
+SHARED_ROWS = 1.1
+"""Rows that two checkpoints need together, of those that one does."""
+KEPT = 2
+"""Checkpoints on the disk at a time."""
 
 
 def tree_bytes(make: Callable[..., PyTree], *arguments: Any) -> int:
@@ -23,23 +27,31 @@ def tree_bytes(make: Callable[..., PyTree], *arguments: Any) -> int:
     return sum(leaf.size * leaf.dtype.itemsize for leaf in leaves if hasattr(leaf.dtype, "itemsize"))
 
 
-def refuse_if_too_large(capacity: int, replay_bytes: int, learner_bytes: int, at_once: int, runs: Path) -> None:
+def refuse_too_much_memory(capacity: int, replay_bytes: int, learner_bytes: int, at_once: int) -> None:
     """`at_once` seeds share the memory; gradients and the update's intermediate results count as one more learner."""
     fixed = PROCESS_BYTES + at_once * 2 * learner_bytes
     needed, free = fixed + at_once * replay_bytes, free_memory()
     if needed > free:
-        fits = int(capacity * (free - fixed) / (at_once * replay_bytes) * 0.95)
-        advice = f"--replay-capacity {_two_digits(fits)} would fit" if fits > 1_000 else "not even a small replay fits"
         raise UserError(
             f"the run needs about {_gigabytes(needed)} of memory, {_gigabytes(at_once * replay_bytes)} for the replay, "
-            f"but {_gigabytes(free)} are free; {advice}"
+            f"but {_gigabytes(free)} are free; {_advice(capacity, (free - fixed) / (at_once * replay_bytes))}"
         )
-    disk, there = at_once * learner_bytes + LOG_BYTES, free_disk(runs)
-    if disk > there:
+
+
+def refuse_too_much_disk(capacity: int, replay_bytes: int, learner_bytes: int, seeds: int, runs: Path) -> None:
+    """Two checkpoints share their rows, but for those of the time between them, and have a learner each."""
+    fixed, rows = seeds * (KEPT * learner_bytes + LOG_BYTES), seeds * replay_bytes * SHARED_ROWS
+    there = free_disk(runs)
+    if fixed + rows > there:
         raise UserError(
-            f"the run needs about {_gigabytes(disk)} of disk, but {_gigabytes(there)} are free in {runs}; "
-            "choose another --runs"
+            f"the checkpoints need about {_gigabytes(int(fixed + rows))} of disk, but {_gigabytes(there)} are free in "
+            f"{runs}; choose another --runs, or {_advice(capacity, (there - fixed) / rows)}"
         )
+
+
+def _advice(capacity: int, share: float) -> str:
+    fits = int(capacity * share * 0.95)
+    return f"--replay-capacity {_two_digits(fits)} would fit" if fits > 1_000 else "not even a small replay fits"
 
 
 def free_memory() -> int:

@@ -2,7 +2,9 @@
 
 import csv
 import importlib.metadata
+import io
 import json
+import os
 import platform
 import shutil
 import subprocess
@@ -12,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import jax
-from tensorboardX import SummaryWriter
 
 from fqf.config import RunConfig, to_toml
 from fqf.errors import UserError
 from fqf.evaluation import Scores
-from fqf.files import write_whole
+from fqf.files import Lock, write_whole
+from fqf.logs import Events, Log
 
 EVALUATION_COLUMNS = ("step", "source", "seed", "epsilon", *Scores._fields)
 
@@ -26,75 +28,127 @@ def run_path(runs: Path, config: RunConfig[Any, Any]) -> Path:
     return runs / config.agent / config.env.replace("/", ".") / f"seed{config.seed}"
 
 
+class Unfinished(UserError):
+    """There is a run to be resumed where a new one was to be."""
+
+    def __init__(self, path: Path, text: str) -> None:
+        super().__init__(text)
+        self.path = path
+
+
+def is_finished(path: Path) -> bool:
+    return (path / "summary.json").is_file()
+
+
 def refuse_existing(path: Path, overwrite: bool) -> None:
     """A run directory is replaced only when asked for, and only if it is one."""
     if not path.exists():
         return
     if not overwrite:
-        state = "a finished" if (path / "summary.json").is_file() else "an unfinished"
         choices = "choose another --seed or --runs, or replace it with --overwrite (make train: ARGS=--overwrite)"
-        raise UserError(f"{path} exists and holds {state} run; {choices}")
+        if (path / "config.toml").is_file() and not is_finished(path):
+            raise Unfinished(
+                path, f"{path} holds an unfinished run; go on with it by `fqf resume {path}`, or {choices}"
+            )
+        raise UserError(f"{path} exists and holds a finished run; {choices}")
     if not (path / "config.toml").is_file():
         raise UserError(f"{path} is not a run directory, so --overwrite leaves it alone; move it away")
 
 
 class RunDirectory:
-    """Appends to a run's logs as it goes; every line is flushed, so a killed run can be read to its last line."""
+    """The files of a run while it goes on. Every line is written at once, so a killed run can be read to its last."""
+
+    LOGS = ("metrics.jsonl", "timing.jsonl", "evaluations.csv")
 
     def __init__(self, path: Path, config: RunConfig[Any, Any], overwrite: bool = False) -> None:
+        """A new directory. Its config is written first: from then on the run can be resumed, if only from step 0."""
         refuse_existing(path, overwrite)
         if path.exists():
+            Lock(path).release()  # not while a process writes into it
             shutil.rmtree(path)
         path.mkdir(parents=True)
-        self.path, self._config = path, config
+        self._lock = Lock(path)
+        self.path, self._config, self._earlier_seconds = path, config, 0.0
         write_whole(path / "config.toml", to_toml(config).encode())
-        self._metrics = (path / "metrics.jsonl").open("w")
-        self._timing = (path / "timing.jsonl").open("w")
-        self._tensorboard = SummaryWriter(str(path))
-        self._start = time.monotonic()
-        append_evaluation(path, None)
+        self._open({}, 0)
 
-    def log(self, row: Mapping[str, Any], seconds: float, steps: int) -> None:
-        """One line of metrics, and one of the time that its `steps` took."""
+    @classmethod
+    def of_unfinished(cls, path: Path, config: RunConfig[Any, Any]) -> "RunDirectory":
+        """That of a run to be resumed; nothing is changed in it before `rewind`."""
+        directory = cls.__new__(cls)
+        directory.path, directory._config, directory._lock = path, config, Lock(path)
+        directory._logs = {}
+        return directory
+
+    def rewind(self, marks: Mapping[str, Any], step: int, seconds: float) -> None:
+        """Continue the logs where they were when they were marked; from their start if nothing was."""
+        self._earlier_seconds = seconds
+        self._open(marks, step)
+
+    def _open(self, marks: Mapping[str, Any], step: int) -> None:
+        self._logs = {name: Log(self.path / name, marks.get(name)) for name in self.LOGS}
+        self._events, self._start = Events(self.path, step), time.monotonic()
+        if not marks:
+            self._logs["evaluations.csv"].append(evaluation_line(None))
+
+    def marks(self) -> dict[str, Any]:
+        """How far the logs have got, by name; all of it is on the disk."""
+        return {name: log.mark() for name, log in self._logs.items()}
+
+    def log(self, row: Mapping[str, Any], seconds: float, steps: int) -> str | None:
+        """One line of metrics, and one of the time that its `steps` took. Returns what is wrong with the disk."""
         timing = {"step": row["step"], "seconds": self.seconds(), "steps_per_second": steps / max(seconds, 1e-9)}
-        for file, line in ((self._metrics, row), (self._timing, timing)):
-            file.write(json.dumps(line) + "\n")
-            file.flush()
-        for name, value in {**row, "steps_per_second": timing["steps_per_second"]}.items():
-            if name != "step" and value is not None:
-                self._tensorboard.add_scalar(f"train/{name}", value, row["step"])
+        troubles = [
+            self._logs["metrics.jsonl"].append(json.dumps(row) + "\n"),
+            self._logs["timing.jsonl"].append(json.dumps(timing) + "\n"),
+        ]
+        values = {**row, "steps_per_second": timing["steps_per_second"]}
+        numbers = {f"train/{name}": x for name, x in values.items() if name != "step" and x is not None}
+        self._events.add(numbers, row["step"])
+        return troubles[0] or troubles[1]
 
     def log_evaluation(self, step: int, scores: Scores, source: str = "train") -> None:
         """Of the frozen policy (`train`), or of the training episodes themselves (`training`)."""
         frozen = source == "train"
         epsilon = self._config.evaluation_epsilon if frozen else self._config.exploration_epsilon
         labels = {"step": step, "source": source, "seed": self._config.seed, "epsilon": epsilon}
-        append_evaluation(self.path, labels, scores)
-        for name, value in scores._asdict().items():
-            self._tensorboard.add_scalar(f"{'evaluation' if frozen else 'training_score'}/{name}", value, step)
+        self._logs["evaluations.csv"].append(evaluation_line(labels, scores))
+        kind = "evaluation" if frozen else "training_score"
+        self._events.add({f"{kind}/{name}": value for name, value in scores._asdict().items()}, step)
 
     def write_json(self, name: str, content: Any) -> None:
         write_whole(self.path / name, (json.dumps(content, indent=2) + "\n").encode())
 
     def seconds(self) -> float:
-        return time.monotonic() - self._start
+        """For how long the run has been going on, over all processes."""
+        return self._earlier_seconds + time.monotonic() - self._start
 
     def __enter__(self) -> "RunDirectory":
         return self
 
     def __exit__(self, *_: object) -> None:
-        for file in (self._metrics, self._timing, self._tensorboard):
-            file.close()
+        for log in self._logs.values():
+            log.close()
+        if self._logs:
+            self._events.close()
+        self._lock.release()
 
 
-def append_evaluation(path: Path, labels: Mapping[str, Any] | None, scores: Scores | None = None) -> None:
-    """Add a row to `evaluations.csv`, or start it."""
+def evaluation_line(labels: Mapping[str, Any] | None, scores: Scores | None = None) -> str:
+    """A row of `evaluations.csv`, or its header."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, EVALUATION_COLUMNS)
+    if labels is None or scores is None:
+        writer.writeheader()
+    else:
+        writer.writerow({**labels, **scores._asdict()})
+    return text.getvalue()
+
+
+def append_evaluation(path: Path, labels: Mapping[str, Any], scores: Scores) -> None:
+    """Add a row to the `evaluations.csv` of a finished run."""
     with (path / "evaluations.csv").open("a", newline="") as file:
-        writer = csv.DictWriter(file, EVALUATION_COLUMNS)
-        if labels is None or scores is None:
-            writer.writeheader()
-        else:
-            writer.writerow({**labels, **scores._asdict()})
+        file.write(evaluation_line(labels, scores))
 
 
 def provenance() -> dict[str, Any]:
@@ -105,6 +159,7 @@ def provenance() -> dict[str, Any]:
         "versions": {"python": platform.python_version()} | {p: importlib.metadata.version(p) for p in packages},
         "device": jax.devices()[0].device_kind,
         "machine": f"{platform.system()} {platform.machine()}",
+        "threads": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
     }
 
 

@@ -1,36 +1,33 @@
-"""From a config to run directories."""
+"""From a config, or from what a killed run has left, to finished run directories."""
 
 import contextlib
-import math
 import os
+import signal
 import threading
-import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-import jax
-import jax.numpy as jnp
-import numpy as np
+import tomli_w
 
 from fqf import environments
 from fqf.agents import make_agent
-from fqf.config import RunConfig, check, num_periods, periods, warm_up_steps
-from fqf.drivers import Metrics, finished_episodes
+from fqf.config import RunConfig, check, override, read_toml
 from fqf.environments import AnyEnvironment, EnvironmentLike
-from fqf.environments.host import Stopped, stoppable
-from fqf.errors import Diverged, UserError
+from fqf.environments.host import Stopped
+from fqf.errors import Interrupted, UserError
 from fqf.evaluation import Scores, evaluation_key, summarize
+from fqf.files import write_whole
 from fqf.parts import Parts, assemble, make_examiner
-from fqf.policy import Policy, load_policy
+from fqf.policy import Policy, load_policy, read_config
 from fqf.progress import Progress
-from fqf.protocols import TrainingScores, atari_score
 from fqf.report.figure import draw_run
-from fqf.resources import refuse_if_too_large
-from fqf.rundir import RunDirectory, provenance, refuse_existing, run_path
-from fqf.types import HostEnvironment, RunState
+from fqf.resources import refuse_too_much_disk, refuse_too_much_memory
+from fqf.rundir import RunDirectory, is_finished, provenance, refuse_existing, run_path
+from fqf.session import Pace, Run, Session, Surroundings, schedule
+from fqf.types import HostEnvironment
 
 
 @dataclass(frozen=True)
@@ -44,192 +41,187 @@ class Launch:
     seeds_together: Literal["threads", "vmap"] = "threads"
     """One program per seed, side by side on the cores (bit for bit as alone), or all seeds in one vmapped program
     (for accelerators; on a CPU it is slower, and sums round differently)."""
+    checkpoint_minutes: float = 10.0
+    """Minutes between two checkpoints, from which `fqf resume` goes on; the run's results do not depend on it."""
+    checkpoint_steps: int = 0
+    """Agent steps between two checkpoints, if sooner, rounded up to a log line; 0: by the clock alone."""
     overwrite: bool = False
     """Replace the run directory if it exists."""
     quiet: bool = False
     """No progress bar."""
 
 
-class Run(NamedTuple):
-    """A finished run: its directory, its policy and its scores before and after."""
+class Group(NamedTuple):
+    """Seeds that run in one program."""
 
-    path: Path
-    policy: Policy
-    before: Scores
-    after: Scores
+    configs: list[RunConfig[Any, Any]]
+    paths: list[Path]
+    how: Launch
 
 
 def launch(config: RunConfig[Any, Any], how: Launch, environment: AnyEnvironment | None = None) -> list[Run]:
     """Train every seed, each into its own directory."""
     environment = environments.make(config.env, config.environment) if environment is None else environment
-    if how.seeds < 1:
-        raise UserError(f"seeds is {how.seeds}, but must be at least 1")
+    for name, holds, rule in (
+        ("seeds", how.seeds >= 1, "at least 1"),
+        ("checkpoint_minutes", how.checkpoint_minutes > 0, "greater than 0"),
+        ("checkpoint_steps", how.checkpoint_steps >= 0, "0 or more"),
+    ):
+        if not holds:
+            raise UserError(f"{name} is {getattr(how, name)}, but must be {rule}")
     configs = [replace(config, seed=config.seed + index) for index in range(how.seeds)]
     for each in configs:
         check(each)
         refuse_existing(run_path(how.runs, each), how.overwrite)
-    facts, stop = provenance(), threading.Event()
-    groups = [configs] if how.seeds_together == "vmap" else [[each] for each in configs]
-    if isinstance(environment, HostEnvironment):
-        if how.seeds_together == "vmap" and how.seeds > 1:
-            raise UserError(f"seeds_together is 'vmap', but {config.env} runs outside compiled programs: use threads")
-        environment = stoppable(environment, stop)
-    parts, workers = assemble(config, environment), min(len(groups), os.cpu_count() or 1)
-    at_once = workers * len(groups[0])
-    refuse_if_too_large(config.replay_capacity, parts.replay_bytes, parts.learner_bytes, at_once, how.runs)
-    steps = [chunk.steps for chunk in schedule(config)]
+    if isinstance(environment, HostEnvironment) and how.seeds_together == "vmap" and how.seeds > 1:
+        raise UserError(f"seeds_together is 'vmap', but {config.env} runs outside compiled programs: use threads")
+    together = [configs] if how.seeds_together == "vmap" else [[each] for each in configs]
+    groups = [Group(group, [run_path(how.runs, each) for each in group], how) for group in together]
+    stop = threading.Event()
+    parts = assemble(config, environment, stop)
+    needs = (config.replay_capacity, parts.replay_bytes, parts.learner_bytes)
+    refuse_too_much_memory(*needs, at_once(groups))
+    refuse_too_much_disk(*needs, how.seeds, how.runs)
+    with contextlib.ExitStack() as stack:
+        directories = [[stack.enter_context(new_directory(each, group)) for each in group.configs] for group in groups]
+        return run_groups(groups, directories, [parts] * len(groups), stop, resumed=False)
+
+
+def resume(paths: Sequence[Path], quiet: bool = False, environment: AnyEnvironment | None = None) -> list[Run]:
+    """Go on with unfinished runs, each from its last whole checkpoint, as if they had never stopped."""
+    groups: list[Group] = []
+    for path in paths:
+        if not any(path in group.paths for group in groups):
+            groups.append(read_group(path, quiet))
+    unfinished = [group for group in groups if not all(is_finished(path) for path in group.paths)]
+    if not unfinished:
+        raise UserError(f"nothing to resume: {', '.join(str(path) for path in paths)} finished before")
+    stop, made = threading.Event(), dict[Any, Parts]()
+    for group in unfinished:
+        config = replace(group.configs[0], seed=0)
+        if config not in made:
+            own = environment if environment is not None else known_environment(config)
+            made[config] = assemble(config, own, stop)
+        parts = made[config]
+        refuse_too_much_memory(config.replay_capacity, parts.replay_bytes, parts.learner_bytes, at_once(unfinished))
+    parts_of = [made[replace(group.configs[0], seed=0)] for group in unfinished]
+    with contextlib.ExitStack() as stack:
+        directories = [
+            [
+                stack.enter_context(RunDirectory.of_unfinished(path, config))
+                for path, config in zip(group.paths, group.configs, strict=True)
+            ]
+            for group in unfinished
+        ]
+        return run_groups(unfinished, directories, parts_of, stop, resumed=True)
+
+
+def at_once(groups: Sequence[Group]) -> int:
+    """Seeds in memory at the same time."""
+    return workers(groups) * max(len(group.configs) for group in groups)
+
+
+def workers(groups: Sequence[Group]) -> int:
+    return min(len(groups), os.cpu_count() or 1)
+
+
+def run_groups(
+    groups: Sequence[Group],
+    directories: Sequence[Sequence[RunDirectory]],
+    parts: Sequence[Parts],
+    stop: threading.Event,
+    resumed: bool,
+) -> list[Run]:
+    """Each group on a thread of its own, as many at once as there are cores."""
+    facts, first = provenance(), groups[0].configs[0]
+    steps = [sum(chunk.steps for chunk in schedule(group.configs[0])) * len(group.configs) for group in groups]
+    paths = [path for group in groups for path in group.paths]
+
+    def work(group: Group, directories: Sequence[RunDirectory], parts: Parts) -> list[Run]:
+        pace = Pace(group.how.checkpoint_minutes, group.how.checkpoint_steps)
+        session = Session(group.configs, directories, pace, Surroundings(parts, facts, progress, stop))
+        if resumed:
+            session.resume()
+        else:
+            session.begin()
+        return session.run()
+
     with (
-        Progress(f"{config.agent} on {config.env}", sum(steps) * len(configs), how.quiet) as progress,
-        ThreadPoolExecutor(workers) as pool,
+        Progress(f"{first.agent} on {first.env}", sum(steps), groups[0].how.quiet) as progress,
+        heeding_signals(stop, progress) as received,
+        ThreadPoolExecutor(workers(groups)) as pool,
     ):
-        futures = [pool.submit(train_group, group, how, parts, facts, progress, stop) for group in groups]
-        try:
-            for future in wait(futures, return_when=FIRST_EXCEPTION).done:
-                future.result()  # raises what the first to fail has raised
-        except BaseException:  # Ctrl-C too: the others must not play on to their end
-            stop.set()
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+        futures = [pool.submit(work, *each) for each in zip(groups, directories, parts, strict=True)]
+        wait(futures, return_when=FIRST_EXCEPTION)
+        if any(future.done() and future.exception() for future in futures):
+            stop.set()  # the others save and end
+            pool.shutdown(wait=True, cancel_futures=True)
+        failures = [future.exception() for future in futures if not future.cancelled()]
+        for failure in failures:
+            if failure is not None and not isinstance(failure, Stopped):
+                raise failure
+        if received:
+            left = " ".join(str(path) for path in paths if not is_finished(path))
+            raise Interrupted(received[0], f"stopped by {signal.Signals(received[0]).name}; go on: fqf resume {left}")
     runs = [run for future in futures for run in future.result()]
     for run in runs:  # here and not in a thread: matplotlib is not made for threads
         draw_run(run.path)
     return runs
 
 
-class Chunk(NamedTuple):
-    """A stretch of the run during which Python sleeps."""
+@contextlib.contextmanager
+def heeding_signals(stop: threading.Event, progress: Progress) -> Iterator[list[int]]:
+    """The first SIGINT or SIGTERM asks for a checkpoint and an end, the second ends the process where it is."""
+    received: list[int] = []
 
-    warm_up: bool
-    vector_step: int
-    """Where it starts."""
-    length: int
-    """Vector steps of a warm-up, periods otherwise."""
-    steps: int
-    """Agent steps."""
-    evaluate: bool
-    """Whether the policy is evaluated after it."""
+    def heed(number: int, frame: Any) -> None:
+        if received:
+            os.write(2, b"\x1b[?25h\n" if os.isatty(2) else b"\n")  # show the cursor that the bar has hidden
+            os._exit(128 + number)
+        received.append(number)
+        stop.set()
+        progress.warn("stopping at the next log line, with a checkpoint; once more to stop at once, without")
 
-
-def schedule(config: RunConfig[Any, Any]) -> list[Chunk]:
-    """The whole run: the warm-up, then chunks that end where a log line or an evaluation is due."""
-    lanes, warm_up = config.lanes, warm_up_steps(config)
-    per_period = periods(config.update_period_steps, lanes)[0] * lanes
-
-    def due(every: int) -> set[int]:
-        ends = (-(-(step - warm_up) // per_period) for step in range(every, config.steps + 1, every))
-        return {end for end in ends if 0 < end < total}
-
-    total = num_periods(config)
-    evaluations = due(config.evaluate_every_steps) | {total}
-    chunks, begin = [Chunk(True, 0, warm_up // lanes, warm_up, False)], 0
-    for end in sorted(due(config.log_every_steps) | evaluations):
-        start = (warm_up + begin * per_period) // lanes
-        chunks.append(Chunk(False, start, end - begin, (end - begin) * per_period, end in evaluations))
-        begin = end
-    return chunks
+    if threading.current_thread() is not threading.main_thread():
+        yield received
+        return
+    before = {number: signal.signal(number, heed) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield received
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
-def train_group(
-    configs: Sequence[RunConfig[Any, Any]],
-    how: Launch,
-    parts: Parts,
-    facts: dict[str, Any],
-    progress: Progress,
-    stop: threading.Event,
-) -> list[Run]:
-    """Train some seeds in one program, and write everything about them."""
-    with contextlib.ExitStack() as stack:
-        directories = [
-            stack.enter_context(RunDirectory(run_path(how.runs, each), each, how.overwrite)) for each in configs
-        ]
-        return _train_group(configs, directories, parts, facts, progress, stop)
+def new_directory(config: RunConfig[Any, Any], group: Group) -> RunDirectory:
+    """Its launch.toml says what `resume` must know beside the config."""
+    directory = RunDirectory(run_path(group.how.runs, config), config, group.how.overwrite)
+    facts = {
+        "seeds_in_one_program": [each.seed for each in group.configs],
+        "checkpoint_minutes": group.how.checkpoint_minutes,
+        "checkpoint_steps": group.how.checkpoint_steps,
+    }
+    write_whole(directory.path / "launch.toml", tomli_w.dumps(facts).encode())
+    return directory
 
 
-def _train_group(
-    configs: Sequence[RunConfig[Any, Any]],
-    directories: Sequence[RunDirectory],
-    parts: Parts,
-    facts: dict[str, Any],
-    progress: Progress,
-    stop: threading.Event,
-) -> list[Run]:
-    driver = parts.driver
-    seeds = jnp.array([config.seed for config in configs])
-    run_keys, evaluation_keys = jnp.swapaxes(jax.vmap(lambda seed: jax.random.split(jax.random.key(seed)))(seeds), 0, 1)
-
-    def evaluate(state: RunState, step: int) -> list[Scores]:
-        progress.say(
-            f"evaluating at step {step:,} ..." if step else "compiling, and evaluating the untrained policy ..."
-        )
-        scores = []
-        for index, directory in enumerate(directories):
-            key = jax.random.fold_in(evaluation_keys[index], step)
-            scores.append(summarize(parts.evaluate(driver.pick(state, index)[0].params, key)))
-            directory.log_evaluation(step, scores[-1])
-        return scores
-
-    state = driver.init(run_keys)
-    evaluations, training = [evaluate(state, 0)], TrainingScores(configs[0])
-    step = updates = 0
-    episodes = np.zeros(len(configs), int)
-    for chunk in schedule(configs[0]):
-        if stop.is_set():
-            raise Stopped
-        started = time.monotonic()
-        move = driver.warm_up if chunk.warm_up else driver.advance
-        state, metrics = jax.block_until_ready(move(state, chunk.vector_step, chunk.length))
-        seconds = time.monotonic() - started
-        step += chunk.steps
-        updates += 0 if chunk.warm_up else chunk.length * driver.updates_per_period
-        episodes += np.asarray(metrics.num_episodes)
-        for index, directory in enumerate(directories):
-            counts = {"step": step, "updates": updates, "episodes": int(episodes[index])}
-            row = counts | {"epsilon": float(parts.epsilon(step))} | _row(metrics, index)
-            _refuse_nonfinite(row, directory.path)
-            directory.log(row, seconds, chunk.steps)
-            progress.advance(chunk.steps, row)
-        training.add(finished_episodes(state))
-        if chunk.evaluate:
-            evaluations.append(evaluate(state, step))
-            if (score := training.take(step)) is not None:
-                directories[0].log_evaluation(step, score, source="training")
-
-    finished = []
-    for index, (config, directory) in enumerate(zip(configs, directories, strict=True)):
-        learned, actor = driver.pick(state, index)
-        policy = Policy(config, parts.spec, jax.tree.map(np.array, learned.params))
-        scores = [each[index] for each in evaluations]
-        observations = parts.trace(policy.params, jax.random.fold_in(evaluation_keys[index], step + 1))
-        policy.save(directory.path / "policy")
-        directory.write_json("distributions.json", _describe(policy, observations))
-        resets = int(episodes[index] - np.sum(actor.timestep.last))
-        counts = {
-            "steps": step,
-            "environment_steps": step - resets,
-            "frames": (step - resets) * parts.frame_skip,
-            "updates": updates,
-            "episodes": int(episodes[index]),
-        }
-        summary = _summarize(config, counts, scores, directory.seconds())
-        if environments.family(config.env) == "atari":
-            summary["score"] = atari_score(config, scores, training.scores, parts.frame_skip)
-        directory.write_json("summary.json", summary | facts)
-        finished.append(Run(directory.path, policy, scores[0], scores[-1]))
-    driver.close(state)
-    return finished
+def read_group(path: Path, quiet: bool) -> Group:
+    """The run in a directory, with those that share its program."""
+    if not (path / "config.toml").is_file():
+        raise UserError(f"{path} holds no run: there is no {path / 'config.toml'}")
+    facts = read_toml(path / "launch.toml") if (path / "launch.toml").is_file() else {}
+    seeds = facts.pop("seeds_in_one_program", [read_config(path / "config.toml").seed])
+    if not isinstance(seeds, list) or not all(type(seed) is int for seed in seeds):
+        raise UserError(f"{path / 'launch.toml'}: seeds_in_one_program is {seeds!r}, but must be a list of seeds")
+    paths = [path if len(seeds) == 1 else path.parent / f"seed{seed}" for seed in seeds]
+    how = override(Launch(), {"quiet": quiet} | facts)
+    return Group([read_config(each / "config.toml") for each in paths], paths, how)
 
 
-def _summarize(
-    config: RunConfig[Any, Any], counts: dict[str, int], scores: list[Scores], seconds: float
-) -> dict[str, Any]:
-    best = max(scores, key=lambda each: each.mean)
-    named = {"before": scores[0], "after": scores[-1], "best": best}
-    return (
-        {"agent": config.agent, "env": config.env, "seed": config.seed}
-        | counts
-        | {name: each._asdict() for name, each in named.items()}
-        | {"seconds": seconds, "steps_per_second": counts["steps"] / seconds}
-    )
+def known_environment(config: RunConfig[Any, Any]) -> AnyEnvironment:
+    if not environments.is_known(config.env):
+        raise UserError(f"{config.env} was an environment of your own: call fqf.resume(RUN, environment)")
+    return environments.make(config.env, config.environment)
 
 
 def evaluate(
@@ -264,31 +256,3 @@ def load(path: Path | str) -> Policy:
     if not policy.is_dir():
         raise UserError(f"{path} holds no finished run: there is no {policy}")
     return load_policy(policy)
-
-
-def _row(metrics: Metrics, index: int) -> dict[str, Any]:
-    """One seed's numbers of a chunk; averages over no episode are null."""
-    count = int(metrics.num_episodes[index])
-    averages = {
-        "return": float(metrics.sum_return[index]) / count if count else None,
-        "length": float(metrics.sum_length[index]) / count if count else None,
-    }
-    return averages | {name: float(value[index]) for name, value in metrics.update.items()}
-
-
-def _refuse_nonfinite(row: dict[str, Any], path: Path) -> None:
-    """A loss that is not a number never becomes one again."""
-    for name, value in row.items():
-        if value is not None and not math.isfinite(value):
-            raise Diverged(f"{name} is {value} at step {row['step']} of {path}: the run has diverged; lower its rates")
-
-
-def _describe(policy: Policy, observations: np.ndarray) -> dict[str, Any]:
-    """What the figure draws: the return distributions of all actions in a few states of one episode."""
-    distribution, small = policy.distribution(observations), observations[0].size <= 1_000
-    return {
-        "states": [f"state {index + 1} of {len(observations)}" for index in range(len(observations))],
-        "observations": observations.astype(float).reshape(len(observations), -1).tolist() if small else None,
-        "probabilities": distribution.probabilities.tolist(),
-        "values": distribution.values.tolist(),
-    }

@@ -71,6 +71,12 @@ class HostLanes(Protocol):
     def render(self) -> np.ndarray | None:
         """A picture of the first lane, [H, W, 3] bytes, if there is one."""
 
+    def memento(self) -> dict[str, Any]:
+        """All that is needed to stand here again: plain numbers and lists, fit for JSON."""
+
+    def restore(self, memento: dict[str, Any]) -> np.ndarray:
+        """Stand where a memento was made, in lanes just made; the observations there."""
+
     def close(self) -> None: ...
 
 
@@ -150,5 +156,17 @@ class RunState(NamedTuple):
     learner: LearnerState
     replay: PyTree
     environment: PyTree
+    actor: Actor
+    key: Key
+
+
+class Snapshot(NamedTuple):
+    """One seed's run at a moment, but for its rows of experience: small, and written whole."""
+
+    learner: LearnerState
+    memory: PyTree
+    """The replay without its rows: priorities, if there are any."""
+    environment: PyTree
+    """Nothing where lanes play on the host: they have a memento."""
     actor: Actor
     key: Key

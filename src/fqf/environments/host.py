@@ -49,14 +49,14 @@ class Lanes:
         self._seed, self._episode = seed, np.zeros(self._num_lanes, int)
         self._total, self._length = np.zeros(self._num_lanes), np.zeros(self._num_lanes, int)
         self._last = np.ones(self._num_lanes, bool)
+        self._actions: list[list[int]] = [[] for _ in range(self._num_lanes)]
         return self._start(np.zeros(self._num_lanes, np.float32), None)
 
     def step(self, action: np.ndarray) -> Timestep:
         playing, started = ~self._last, self._last.any()
-        try:
-            arrivals = self._emulator.step(action, playing)
-        except Exception as error:
-            raise UserError(f"{self._id} raised in step: {type(error).__name__}: {error}") from error
+        arrivals = self._emulate(action, playing)
+        for taken, one in zip(self._actions, action.tolist(), strict=True):
+            taken.append(one)
         reward = np.where(playing, arrivals.reward, 0).astype(np.float32)
         if started:
             return self._start(reward, arrivals)
@@ -67,14 +67,10 @@ class Lanes:
     def _start(self, reward: np.ndarray, arrivals: Arrivals | None) -> Timestep:
         """New episodes in the lanes whose last one has ended; the others have arrived as usual."""
         first = self._last
-        seeds = np.array(
-            [episode_seed(self._seed, int(lane), int(self._episode[lane])) for lane in np.flatnonzero(first)]
-        )
-        try:
-            observation = self._emulator.reset(first, seeds)
-        except Exception as error:
-            raise UserError(f"{self._id} raised in reset: {type(error).__name__}: {error}") from error
+        observation = self._reset(first)
         self._episode += first
+        for lane in np.flatnonzero(first):
+            self._actions[lane] = []
         nothing = np.zeros(self._num_lanes, bool)
         last = nothing if arrivals is None else arrivals.last & ~first
         terminated = nothing if arrivals is None else arrivals.terminated & ~first
@@ -90,6 +86,52 @@ class Lanes:
         self._length = np.where(first, 0, self._length + 1)
         for lane in np.flatnonzero(last):
             self.episodes.append(FinishedEpisode(float(self._total[lane]), int(self._length[lane])))
+
+    def _emulate(self, action: np.ndarray, playing: np.ndarray) -> Arrivals:
+        try:
+            return self._emulator.step(action, playing)
+        except Exception as error:
+            raise UserError(f"{self._id} raised in step: {type(error).__name__}: {error}") from error
+
+    def _reset(self, lanes: np.ndarray) -> np.ndarray:
+        """Start the episodes that `_episode` counts next."""
+        numbers = [(int(lane), int(self._episode[lane])) for lane in np.flatnonzero(lanes)]
+        seeds = np.array([episode_seed(self._seed, *number) for number in numbers])
+        try:
+            return self._emulator.reset(lanes, seeds)
+        except Exception as error:
+            raise UserError(f"{self._id} raised in reset: {type(error).__name__}: {error}") from error
+
+    def memento(self) -> dict[str, Any]:
+        arrays = {"episode": self._episode, "last": self._last, "total": self._total, "length": self._length}
+        return {"seed": self._seed, "actions": self._actions} | {name: each.tolist() for name, each in arrays.items()}
+
+    def restore(self, memento: dict[str, Any]) -> np.ndarray:
+        """Every lane plays its unfinished episode again: those begun later wait for their turn, so that all arrive
+        together.
+
+            lane 0:   reset a0 a1 a2 a3 |
+            lane 1:     ... .. reset a0 |       what it does before its reset is of no account
+        """
+        self._seed, self._actions = memento["seed"], [list(taken) for taken in memento["actions"]]
+        self._episode, self._last = np.array(memento["episode"]), np.array(memento["last"])
+        self._total, self._length = np.array(memento["total"]), np.array(memento["length"])
+        self._episode -= 1  # to be started once more
+        taken = np.array([len(actions) for actions in self._actions])
+        horizon, everywhere = int(taken.max()), np.ones(self._num_lanes, bool)
+        observation = self._reset(everywhere)
+        for time in range(horizon):
+            begun = horizon - taken
+            action = [
+                actions[time - start] if time >= start else 0
+                for actions, start in zip(self._actions, begun, strict=True)
+            ]
+            observation = self._emulate(np.array(action), begun <= time).observation
+            if (starting := begun == time + 1).any():
+                rows = starting.reshape(-1, *(1,) * (observation.ndim - 1))
+                observation = np.where(rows, self._reset(starting), observation)
+        self._episode += 1
+        return observation
 
     def render(self) -> np.ndarray | None:
         return self._emulator.render()
@@ -119,6 +161,7 @@ class Stoppable:
     def __init__(self, lanes: HostLanes, stop: threading.Event) -> None:
         self._lanes, self._stop = lanes, stop
         self.episodes, self.init, self.render, self.close = lanes.episodes, lanes.init, lanes.render, lanes.close
+        self.memento, self.restore = lanes.memento, lanes.restore
 
     def step(self, action: np.ndarray) -> Timestep:
         if self._stop.is_set():
@@ -138,12 +181,23 @@ class Hosted:
         self._init, self._step = jax.jit(environment.init), jax.jit(environment.step)
 
     def init(self, seed: int) -> Timestep:
+        self._seed, self._actions = seed, list[list[int]]()
         self._state, timestep = self._init(jax.random.key(seed))
         return jax.tree.map(np.asarray, timestep)
 
     def step(self, action: np.ndarray) -> Timestep:
+        self._actions.append(action.tolist())
         self._state, timestep = self._step(self._state, action)
         return jax.tree.map(np.asarray, timestep)
+
+    def memento(self) -> dict[str, Any]:
+        return {"seed": self._seed, "actions": self._actions}
+
+    def restore(self, memento: dict[str, Any]) -> np.ndarray:
+        timestep = self.init(memento["seed"])
+        for action in memento["actions"]:
+            timestep = self.step(np.array(action))
+        return np.asarray(timestep.observation)
 
     def render(self) -> None:
         return None

@@ -30,6 +30,9 @@ class Replay(NamedTuple):
     """state, num_rows, key, exponent of the importance weights"""
     reprioritize: Callable[[PyTree, Int[Array, "B"], Float[Array, "B"]], PyTree]
     """state, places, errors"""
+    split: Callable[[PyTree], tuple[Ring, PyTree]]
+    """The rows, and all the rest."""
+    join: Callable[[Ring, PyTree], PyTree]
 
 
 def make_uniform(spec: EnvironmentSpec, capacity: int, num_lanes: int, how: Sampling) -> Replay:
@@ -43,6 +46,8 @@ def make_uniform(spec: EnvironmentSpec, capacity: int, num_lanes: int, how: Samp
         add=ring.add,
         sample=sample,
         reprioritize=lambda rows, places, errors: rows,
+        split=lambda rows: (rows, ()),
+        join=lambda rows, nothing: rows,
     )
 
 
@@ -100,4 +105,10 @@ def make_prioritized(
         tree = sumtree.write(state.tree, drawn, masses)
         return state._replace(tree=tree, largest=jnp.maximum(state.largest, jnp.max(masses)))
 
-    return Replay(init, add, sample, reprioritize)
+    def split(state):
+        return state.rows, (state.tree, state.largest)
+
+    def join(rows, rest):
+        return Prioritized(rows, *rest)
+
+    return Replay(init, add, sample, reprioritize, split, join)

@@ -1,0 +1,300 @@
+"""Checkpoints of one run: what is new since the last one is written, and a manifest, last of all, makes it count.
+
+    checkpoints/000000120000/state.safetensors    learner, priorities, environment, actor, key
+    checkpoints/000000120000/manifest.json        every file of the checkpoint with size and hash; what Python counts
+    checkpoints/rows/000000000000-000000030000.safetensors ...     experience, shared by the checkpoints that name it
+
+No file that a manifest names is ever written again. A file that can't be trusted is `Damaged`, whatever is wrong
+with it, and nothing in it is believed before its size and its hash are as its manifest says.
+"""
+
+import contextlib
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+import safetensors
+import safetensors.numpy
+
+from fqf.errors import UserError
+from fqf.files import sync_directory, write_whole
+from fqf.replay.ring import Ring
+from fqf.resources import KEPT
+from fqf.snapshots import Snapshots, is_key
+from fqf.types import PyTree, RunState, Snapshot
+
+FORMAT = "fqf-checkpoint-1"
+MANIFEST_BYTES = 2**28
+HEADER_BYTES = 2**20
+"""More than safetensors needs for the names and shapes of our tensors."""
+
+
+class Damaged(Exception):
+    """A checkpoint that can't be trusted; an older one may be whole."""
+
+
+class Entry(NamedTuple):
+    """What a manifest says of a file."""
+
+    size: int
+    sha256: str
+
+
+class Segment(NamedTuple):
+    """Rows of all lanes, from number `first` to just before `end`."""
+
+    first: int
+    end: int
+    size: int
+    sha256: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.first:012d}-{self.end:012d}.safetensors"
+
+
+class Saved(NamedTuple):
+    """A checkpoint whose state has been read; its rows have not."""
+
+    snapshot: Snapshot
+    ledger: dict[str, Any]
+    segments: list[Segment]
+
+
+class Checkpoints:
+    """Those of one run directory. `index` is the run's place among the seeds of its program."""
+
+    def __init__(self, run: Path, snapshots: Snapshots, index: int = 0) -> None:
+        self.directory, self._snapshots, self._index = run / "checkpoints", snapshots, index
+        self._kept: list[
+            tuple[Path, list[Segment]]
+        ] = []  # the last that this process has written or read, oldest first
+
+    @property
+    def last(self) -> Path | None:
+        return self._kept[-1][0] if self._kept else None
+
+    # Writing
+
+    def save(self, step: int, num_rows: int, state: RunState, ledger: Mapping[str, Any]) -> None:
+        """Raises OSError if the disk is full or gone; the checkpoints before are untouched then."""
+        target, written = self.directory / f"{step:012d}", list[Path]()
+        try:
+            (self.directory / "rows").mkdir(parents=True, exist_ok=True)
+            target.mkdir(exist_ok=True)
+            segments = list(self._save_rows(num_rows, state, written))
+            snapshot, memento = self._snapshots.take(state, self._index)
+            data = safetensors.numpy.save(to_arrays(snapshot))
+            self._write(target / "state.safetensors", data, written)
+            content = {
+                "format": FORMAT,
+                "step": step,
+                "num_rows": num_rows,
+                "state": {"size": len(data), "sha256": sha256(data)},
+                "rows": [list(segment) for segment in segments],
+                "ledger": {**ledger, "lanes": memento},
+            }
+            sync_directory(self.directory)
+            self._write(target / "manifest.json", manifest(content), written)
+        except OSError:
+            for path in written:
+                path.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                target.rmdir()
+            raise
+        self._kept = [*(kept for kept in self._kept if kept[0] != target), (target, segments)][-KEPT:]
+        if len(self._kept) == KEPT:
+            self._prune()
+
+    def _save_rows(self, num_rows: int, state: RunState, written: list[Path]) -> Iterator[Segment]:
+        """The last checkpoint's segments as far as they are still needed, and new ones for the rows since."""
+        oldest = max(0, num_rows - len(self._snapshots.rows.last))
+        known = [segment for segment in (self._kept[-1][1] if self._kept else []) if segment.end > oldest]
+        yield from known
+        for first in range(known[-1].end if known else oldest, num_rows, self._snapshots.piece):
+            end = min(first + self._snapshots.piece, num_rows)
+            rows = self._snapshots.read(state, self._index, first)
+            data = safetensors.numpy.save({name: leaf[: end - first] for name, leaf in to_arrays(rows).items()})
+            segment = Segment(first, end, len(data), sha256(data))
+            self._write(self.directory / "rows" / segment.name, data, written)
+            yield segment
+
+    def _write(self, path: Path, data: bytes, written: list[Path]) -> None:
+        written.append(path)
+        write_whole(path, data)
+
+    def _prune(self) -> None:
+        """Delete what no kept checkpoint needs: only files named as this class names them."""
+        needed = {segment.name for _, segments in self._kept for segment in segments}
+        for path in (self.directory / "rows").iterdir():
+            if re.fullmatch(r"\d{12}-\d{12}\.safetensors(\.partial)?", path.name) and path.name not in needed:
+                path.unlink(missing_ok=True)
+        for step in self.steps():
+            if self._path(step) not in {path for path, _ in self._kept}:
+                self._remove(self._path(step))
+
+    def remove(self) -> None:
+        """All of them: the run is finished."""
+        self._kept = []
+        if self.directory.is_dir():
+            (self.directory / "rows").mkdir(exist_ok=True)
+            self._prune()
+            for path in (self.directory / "rows", self.directory):
+                with contextlib.suppress(OSError):  # somebody else's files are in it
+                    path.rmdir()
+
+    def _remove(self, checkpoint: Path) -> None:
+        for name in ("manifest.json", "state.safetensors"):  # the manifest first: half a checkpoint is none
+            for path in (checkpoint / name, checkpoint / f"{name}.partial"):
+                path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            checkpoint.rmdir()
+
+    # Reading
+
+    def steps(self) -> list[int]:
+        """Where there are checkpoints, whole or not, newest first."""
+        if not self.directory.is_dir():
+            return []
+        names = [path.name for path in self.directory.iterdir() if re.fullmatch(r"\d{12}", path.name)]
+        return sorted(map(int, names), reverse=True)
+
+    def _path(self, step: int) -> Path:
+        return self.directory / f"{step:012d}"
+
+    def load(self, step: int) -> Saved:
+        """All but the rows."""
+        path = self._path(step)
+        content = read_manifest(path / "manifest.json")
+        with believed(path / "manifest.json"):
+            segments = [Segment(int(a), int(b), int(size), str(hash)) for a, b, size, hash in content["rows"]]
+            ledger, num_rows = dict(content["ledger"]), int(content["num_rows"])
+            oldest = max(0, num_rows - len(self._snapshots.rows.last))
+            edges = [segment.first for segment in segments] + [num_rows]
+            if content["step"] != step or edges[0] > oldest or edges[1:] != [segment.end for segment in segments]:
+                raise ValueError("its rows do not follow one another")
+            entry = Entry(int(content["state"]["size"]), str(content["state"]["sha256"]))
+        data = read_exactly(path / "state.safetensors", entry, tree_bytes(self._snapshots.template))
+        snapshot = from_arrays(self._snapshots.template, data, path / "state.safetensors")
+        return Saved(snapshot, ledger | {"num_rows": num_rows}, segments)
+
+    def load_rows(self, state: RunState, step: int, segments: list[Segment]) -> RunState:
+        """Piece by piece into the ring, which is there already: memory holds it once. The next one builds on it."""
+        for segment in segments:
+            rows = self._load_segment(segment)
+            count = segment.end - segment.first
+            state = self._snapshots.write(state, self._index, segment.first, count, rows)
+        self._kept = [(self._path(step), segments)]
+        return state
+
+    def _load_segment(self, segment: Segment) -> Ring:
+        """Its rows, and zeros to fill up a piece: every piece has one size, so its program is compiled once."""
+        path, count, piece = self.directory / "rows" / segment.name, segment.end - segment.first, self._snapshots.piece
+        if not 0 < count <= piece:
+            raise Damaged(f"{path} is said to hold {count} rows")
+        shapes = jax.tree.map(
+            lambda leaf: jax.ShapeDtypeStruct((count, *leaf.shape[1:]), leaf.dtype), self._snapshots.rows
+        )
+        rows: Ring = from_arrays(shapes, read_exactly(path, segment, tree_bytes(shapes)), path)
+        return jax.tree.map(lambda leaf: np.pad(leaf, [(0, piece - count), *[(0, 0)] * (leaf.ndim - 1)]), rows)
+
+    def digests(self, state: RunState, num_rows: int) -> dict[str, str]:
+        """Hashes of everything learned and remembered: two runs that went the same way have the same."""
+        snapshot, _ = self._snapshots.take(state, self._index)
+        arrays, rows = to_arrays(snapshot), hashlib.sha256()
+        for first in range(max(0, num_rows - len(self._snapshots.rows.last)), num_rows, self._snapshots.piece):
+            count = min(self._snapshots.piece, num_rows - first)
+            for leaf in to_arrays(self._snapshots.read(state, self._index, first)).values():
+                rows.update(leaf[:count].tobytes())
+        parts = {"parameters": ".learner.params", "optimizer": ".learner.optimizer_state", "priorities": ".memory"}
+        found = {"state": "", **parts}
+        hashes = {part: hashlib.sha256() for part in found}
+        for name, leaf in arrays.items():
+            for part, prefix in found.items():
+                if name.startswith(prefix):
+                    hashes[part].update(name.encode() + leaf.tobytes())
+        return {part: each.hexdigest() for part, each in hashes.items()} | {"replay": rows.hexdigest()}
+
+
+def sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def manifest(content: Mapping[str, Any]) -> bytes:
+    """With a hash of itself: nothing else vouches for it."""
+    return json.dumps({"sha256": _own_hash(content), "content": content}, sort_keys=True).encode()
+
+
+def read_manifest(path: Path) -> dict[str, Any]:
+    """Refuses one of another format, which is not damage."""
+    with believed(path):
+        if path.stat().st_size > MANIFEST_BYTES:
+            raise ValueError(f"it has {path.stat().st_size} bytes")
+        whole = json.loads(path.read_bytes())
+        content = dict(whole["content"])
+        if whole["sha256"] != _own_hash(content):
+            raise ValueError("its hash is not that of its content")
+    if content.get("format") != FORMAT:
+        writer = content.get("ledger", {}).get("made_by", {}).get("versions", {}).get("fqf", "that wrote it")
+        raise UserError(f"{path} has format {content.get('format')!r}; this version reads {FORMAT!r}: use fqf {writer}")
+    return content
+
+
+def _own_hash(content: Mapping[str, Any]) -> str:
+    return sha256(json.dumps(content, sort_keys=True).encode())
+
+
+@contextlib.contextmanager
+def believed(path: Path) -> Iterator[None]:
+    """Whatever reading goes wrong with is damage, told in one line."""
+    try:
+        yield
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, safetensors.SafetensorError) as e:
+        reason = e.strerror if isinstance(e, OSError) else str(e) or type(e).__name__
+        raise Damaged(f"{path} can't be used: {reason}") from None
+
+
+def read_exactly(path: Path, entry: Entry | Segment, tensor_bytes: int) -> bytes:
+    """A file of the size and hash that are said; never more of it than the tensors that are wanted need."""
+    with believed(path):
+        size = path.stat().st_size
+        if size != entry.size or size > tensor_bytes + HEADER_BYTES:
+            raise ValueError(f"it has {size} bytes, not {min(entry.size, tensor_bytes + HEADER_BYTES)}")
+        data = path.read_bytes()
+        if sha256(data) != entry.sha256:
+            raise ValueError("its hash is not the one in the manifest")
+    return data
+
+
+def tree_bytes(tree: PyTree) -> int:
+    leaves = jax.tree.leaves(jax.eval_shape(without_keys, tree))
+    return sum(leaf.size * leaf.dtype.itemsize for leaf in leaves)
+
+
+def without_keys(tree: PyTree) -> PyTree:
+    """Random keys as the numbers they are made of."""
+    return jax.tree.map(lambda leaf: jax.random.key_data(leaf) if is_key(leaf) else leaf, tree)
+
+
+def to_arrays(tree: PyTree) -> dict[str, np.ndarray]:
+    """Every leaf by its path."""
+    leaves = jax.tree_util.tree_flatten_with_path(without_keys(tree))[0]
+    return {jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in leaves}
+
+
+def from_arrays(template: PyTree, data: bytes, path: Path) -> PyTree:
+    """A tree like the template from a file of tensors: names, shapes and types must be the template's."""
+    leaves, structure = jax.tree_util.tree_flatten_with_path(jax.eval_shape(without_keys, template))
+    with believed(path):
+        arrays = safetensors.numpy.load(data)
+        expected = {jax.tree_util.keystr(where): (leaf.shape, leaf.dtype) for where, leaf in leaves}
+        if {name: (array.shape, array.dtype) for name, array in arrays.items()} != expected:
+            raise ValueError("its tensors are not those of this run")
+    tree = jax.tree.unflatten(structure, [arrays[name] for name in expected])
+    keys = jax.tree.map(is_key, template)
+    return jax.tree.map(lambda leaf, key: jax.random.wrap_key_data(leaf) if key else leaf, tree, keys)

@@ -1,0 +1,326 @@
+"""One program from its start, or from its last checkpoint, to its end."""
+
+import math
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fqf import environments
+from fqf.checkpoint import Checkpoints, Damaged, believed, sha256
+from fqf.config import RunConfig, num_periods, periods, warm_up_steps
+from fqf.drivers import Metrics, finished_episodes
+from fqf.environments.host import Stopped
+from fqf.errors import Diverged, UserError
+from fqf.evaluation import Scores, summarize
+from fqf.parts import Parts
+from fqf.policy import Policy
+from fqf.progress import Progress
+from fqf.protocols import TrainingScores, atari_score
+from fqf.rundir import RunDirectory
+
+
+class Chunk(NamedTuple):
+    """A stretch of the run during which Python sleeps."""
+
+    warm_up: bool
+    vector_step: int
+    """Where it starts."""
+    length: int
+    """Vector steps of a warm-up, periods otherwise."""
+    steps: int
+    """Agent steps."""
+    evaluate: bool
+    """Whether the policy is evaluated after it."""
+
+
+def schedule(config: RunConfig[Any, Any]) -> list[Chunk]:
+    """The whole run: the warm-up, then chunks that end where a log line or an evaluation is due."""
+    lanes, warm_up = config.lanes, warm_up_steps(config)
+    per_period = periods(config.update_period_steps, lanes)[0] * lanes
+
+    def due(every: int) -> set[int]:
+        ends = (-(-(step - warm_up) // per_period) for step in range(every, config.steps + 1, every))
+        return {end for end in ends if 0 < end < total}
+
+    total = num_periods(config)
+    evaluations = due(config.evaluate_every_steps) | {total}
+    chunks, begin = [Chunk(True, 0, warm_up // lanes, warm_up, False)], 0
+    for end in sorted(due(config.log_every_steps) | evaluations):
+        start = (warm_up + begin * per_period) // lanes
+        chunks.append(Chunk(False, start, end - begin, (end - begin) * per_period, end in evaluations))
+        begin = end
+    return chunks
+
+
+class Run(NamedTuple):
+    """A finished run: its directory, its policy and its scores before and after."""
+
+    path: Path
+    policy: Policy
+    before: Scores
+    after: Scores
+
+
+class Pace(NamedTuple):
+    """How often to save; whichever comes first. Results do not depend on it."""
+
+    minutes: float
+    steps: int
+    """Agent steps; 0: by the clock alone."""
+
+    def is_due(self, seconds: float, steps: int) -> bool:
+        return seconds >= 60 * self.minutes or 0 < self.steps <= steps
+
+
+class Surroundings(NamedTuple):
+    """What all groups of a launch share."""
+
+    parts: Parts
+    facts: dict[str, Any]
+    """Which code runs where."""
+    progress: Progress
+    stop: threading.Event
+    """Set when the user, or another seed's failure, ends the launch: save, and end."""
+
+
+class Session:
+    """Some seeds in one program, and everything that is written about them.
+
+    Between two chunks a run is its `RunState`, the number of chunks played, and a little that Python counts. That, and
+    how far the logs have got, is a checkpoint. An evaluation that is due after the chunk has not yet happened in it.
+    """
+
+    def __init__(
+        self,
+        configs: Sequence[RunConfig[Any, Any]],
+        directories: Sequence[RunDirectory],
+        pace: Pace,
+        around: Surroundings,
+    ) -> None:
+        self._configs, self._directories, self._pace, self._around = configs, directories, pace, around
+        self._parts, self._chunks = around.parts, schedule(configs[0])
+        seeds = jnp.array([config.seed for config in configs])
+        keys = jax.vmap(lambda seed: jax.random.split(jax.random.key(seed)))(seeds)
+        self._run_keys, self._evaluation_keys = jnp.swapaxes(keys, 0, 1)
+
+    def begin(self) -> None:
+        self._state = self._parts.driver.init(self._run_keys)
+        self._position, self._episodes = 0, np.zeros(len(self._configs), int)
+        self._evaluations: list[list[Scores]] = [[] for _ in self._configs]
+        self._training = TrainingScores(self._configs[0])
+        self._checkpoints, self._saved_at = self._no_checkpoints(), (time.monotonic(), 0)
+
+    def _no_checkpoints(self) -> list[Checkpoints]:
+        """To build on."""
+        snapshots = self._parts.snapshots
+        return [Checkpoints(each.path, snapshots, index) for index, each in enumerate(self._directories)]
+
+    def resume(self) -> None:
+        """From the newest checkpoint that is whole in every seed's directory; from the start if there is none."""
+        self._checkpoints = self._no_checkpoints()
+        steps = set.intersection(*(set(each.steps()) for each in self._checkpoints))
+        for step in sorted(steps, reverse=True):
+            try:
+                self._load(step)
+            except Damaged as damage:
+                self._around.progress.warn(
+                    f"checkpoint at step {step:,} is not whole, so an older one is used: {damage}"
+                )
+            else:
+                return
+        for directory in self._directories:
+            self._around.progress.warn(f"{directory.path} has no whole checkpoint: it starts again at step 0")
+            directory.rewind({}, 0, 0.0)
+        self.begin()
+
+    def _load(self, step: int) -> None:
+        saved = [each.load(step) for each in self._checkpoints]
+        for directory, each in zip(self._directories, saved, strict=True):
+            self._compare(directory, each.ledger)
+        ledgers = [each.ledger for each in saved]
+        with believed(self._checkpoints[0].directory / "manifest.json"):
+            self._position = int(ledgers[0]["position"])
+            self._episodes = np.array([int(ledger["episodes"]) for ledger in ledgers])
+            self._evaluations = [[Scores(*score) for score in ledger["evaluations"]] for ledger in ledgers]
+            self._training = TrainingScores(self._configs[0])
+            self._training.restore(ledgers[0]["training"])
+            if self._step != step or self._num_rows != ledgers[0]["num_rows"]:
+                raise ValueError("its counters contradict each other")
+        state = self._parts.snapshots.restore([each.snapshot for each in saved], [each["lanes"] for each in ledgers])
+        for checkpoints, each in zip(self._checkpoints, saved, strict=True):
+            state = checkpoints.load_rows(state, step, each.segments)
+        for directory, ledger in zip(self._directories, ledgers, strict=True):
+            directory.rewind(ledger["logs"], step, float(ledger["seconds"]))
+        self._state, self._saved_at = state, (time.monotonic(), step)
+        self._around.progress.skip(step * len(self._configs))
+
+    def _compare(self, directory: RunDirectory, ledger: dict[str, Any]) -> None:
+        """Refuse another config; name what may round differently."""
+        if ledger.get("config") != config_hash(directory.path):
+            raise UserError(f"{directory.path / 'config.toml'} was changed since the checkpoint: put it back to resume")
+        before, now = ledger.get("made_by", {}), self._around.facts
+        changed = [name for name in now if before.get(name) != now[name]]
+        if changed:
+            differences = "; ".join(f"{name} {before.get(name)}, now {now[name]}" for name in changed)
+            self._around.progress.warn(f"the checkpoint was written elsewhere, so digits may differ: {differences}")
+
+    @property
+    def _step(self) -> int:
+        return sum(chunk.steps for chunk in self._chunks[: self._position])
+
+    @property
+    def _num_rows(self) -> int:
+        return self._step // self._configs[0].lanes
+
+    def run(self) -> list[Run]:
+        """To the end; `Stopped` if asked to, after saving."""
+        while True:
+            if self._position == 0 or self._chunks[self._position - 1].evaluate:
+                self._evaluate()
+            if self._position == len(self._chunks):
+                return self._finish()
+            self._play(self._chunks[self._position])
+            if self._around.stop.is_set():
+                self._save()
+                raise Stopped
+            now, step = self._saved_at
+            if self._pace.is_due(time.monotonic() - now, self._step - step):
+                self._save()
+
+    def _play(self, chunk: Chunk) -> None:
+        driver, started = self._parts.driver, time.monotonic()
+        move = driver.warm_up if chunk.warm_up else driver.advance
+        self._state, metrics = jax.block_until_ready(move(self._state, chunk.vector_step, chunk.length))
+        seconds = time.monotonic() - started
+        self._position += 1
+        self._episodes += np.asarray(metrics.num_episodes)
+        for index, directory in enumerate(self._directories):
+            counts = {"step": self._step, "updates": self._updates, "episodes": int(self._episodes[index])}
+            row = counts | {"epsilon": float(self._parts.epsilon(self._step))} | _row(metrics, index)
+            self._refuse_nonfinite(row, index)
+            if trouble := directory.log(row, seconds, chunk.steps):
+                self._around.progress.warn(f"{directory.path}: {trouble}; its log lines are kept in memory until then")
+            self._around.progress.advance(chunk.steps, row)
+        self._training.add(finished_episodes(self._state))
+
+    @property
+    def _updates(self) -> int:
+        periods = sum(chunk.length for chunk in self._chunks[: self._position] if not chunk.warm_up)
+        return periods * self._parts.driver.updates_per_period
+
+    def _refuse_nonfinite(self, row: dict[str, Any], index: int) -> None:
+        """A loss that is not a number never becomes one again."""
+        for name, value in row.items():
+            if value is not None and not math.isfinite(value):
+                last = self._checkpoints[index].last
+                kept = f"its last good checkpoint is {last}" if last else "no checkpoint was written yet"
+                where = f"at step {row['step']} of {self._directories[index].path}"
+                raise Diverged(f"{name} is {value} {where}: the run has diverged; {kept}; lower its rates")
+
+    def _evaluate(self) -> None:
+        step = self._step
+        status = f"evaluating at step {step:,} ..." if step else "compiling, and evaluating the untrained policy ..."
+        self._around.progress.say(status)
+        scores = []
+        try:
+            for index, key in enumerate(self._evaluation_keys):
+                params = self._parts.driver.pick(self._state, index)[0].params
+                scores.append(summarize(self._parts.evaluate(params, jax.random.fold_in(key, step))))
+        except Stopped:
+            if step:
+                self._save()
+            raise
+        for directory, score, evaluations in zip(self._directories, scores, self._evaluations, strict=True):
+            evaluations.append(score)
+            directory.log_evaluation(step, score)
+        if step and (of_training := self._training.take(step)) is not None:
+            self._directories[0].log_evaluation(step, of_training, source="training")
+
+    def _save(self) -> None:
+        """A disk that is full, or gone, costs this checkpoint and not the run."""
+        step = self._step
+        self._saved_at = (time.monotonic(), step)
+        self._around.progress.say(f"saving at step {step:,} ...")
+        for index, (directory, checkpoints) in enumerate(zip(self._directories, self._checkpoints, strict=True)):
+            if checkpoints.last is not None and checkpoints.last.name == f"{step:012d}":
+                continue
+            try:
+                ledger = {
+                    "position": self._position,
+                    "episodes": int(self._episodes[index]),
+                    "evaluations": self._evaluations[index],
+                    "training": self._training.ledger(),
+                    "seconds": directory.seconds(),
+                    "logs": directory.marks(),
+                    "config": config_hash(directory.path),
+                    "made_by": self._around.facts,
+                }
+                checkpoints.save(step, self._num_rows, self._state, ledger)
+            except OSError as error:
+                kept = f"the last good one is {checkpoints.last}" if checkpoints.last else "there is none yet"
+                text = f"NO CHECKPOINT at step {step:,} of {directory.path}: {error.strerror}; {kept}; training goes on"
+                self._around.progress.warn(text)
+
+    def _finish(self) -> list[Run]:
+        finished = [self._describe(index) for index in range(len(self._configs))]
+        for checkpoints in self._checkpoints:  # only now: until all are finished, all may have to be resumed
+            checkpoints.remove()
+        self._parts.driver.close(self._state)
+        return finished
+
+    def _describe(self, index: int) -> Run:
+        """The policy, the pictures' data and, last of all, the summary: a run that has one is finished."""
+        config, directory, step = self._configs[index], self._directories[index], self._step
+        learned, actor = self._parts.driver.pick(self._state, index)
+        policy = Policy(config, self._parts.spec, jax.tree.map(np.array, learned.params))
+        scores, training = self._evaluations[index], self._training.scores
+        observations = self._parts.trace(policy.params, jax.random.fold_in(self._evaluation_keys[index], step + 1))
+        policy.save(directory.path / "policy")
+        directory.write_json("distributions.json", _distributions(policy, observations))
+        resets = int(self._episodes[index] - np.sum(actor.timestep.last))
+        frame_skip = self._parts.frame_skip
+        summary = {
+            **{"agent": config.agent, "env": config.env, "seed": config.seed},
+            **{"steps": step, "environment_steps": step - resets, "frames": (step - resets) * frame_skip},
+            **{"updates": self._updates, "episodes": int(self._episodes[index])},
+            **{"before": scores[0]._asdict(), "after": scores[-1]._asdict()},
+            "best": max(scores, key=lambda each: each.mean)._asdict(),
+            "digests": self._checkpoints[index].digests(self._state, self._num_rows),
+            **{"seconds": directory.seconds(), "steps_per_second": step / directory.seconds()},
+        }
+        if environments.family(config.env) == "atari":
+            summary["score"] = atari_score(config, scores, training, frame_skip)
+        directory.marks()  # every line of the logs is on the disk before the run calls itself finished
+        directory.write_json("summary.json", summary | self._around.facts)
+        return Run(directory.path, policy, scores[0], scores[-1])
+
+
+def config_hash(run: Path) -> str:
+    return sha256((run / "config.toml").read_bytes())
+
+
+def _row(metrics: Metrics, index: int) -> dict[str, Any]:
+    """One seed's numbers of a chunk; averages over no episode are null."""
+    count = int(metrics.num_episodes[index])
+    averages = {
+        "return": float(metrics.sum_return[index]) / count if count else None,
+        "length": float(metrics.sum_length[index]) / count if count else None,
+    }
+    return averages | {name: float(value[index]) for name, value in metrics.update.items()}
+
+
+def _distributions(policy: Policy, observations: np.ndarray) -> dict[str, Any]:
+    """What the figure draws: the return distributions of all actions in a few states of one episode."""
+    distribution, small = policy.distribution(observations), observations[0].size <= 1_000
+    return {
+        "states": [f"state {index + 1} of {len(observations)}" for index in range(len(observations))],
+        "observations": observations.astype(float).reshape(len(observations), -1).tolist() if small else None,
+        "probabilities": distribution.probabilities.tolist(),
+        "values": distribution.values.tolist(),
+    }

@@ -1,0 +1,132 @@
+"""A run's state taken apart, seed by seed, and put together again: the small parts whole, the rows piece by piece."""
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fqf.cycle import Cycle, run_keys
+from fqf.drivers import Driver
+from fqf.errors import UserError
+from fqf.replay import ring
+from fqf.replay.ring import Ring
+from fqf.types import EnvironmentSpec, HostEnvironment, PyTree, RunState, Snapshot, Timestep
+
+PIECE_BYTES = 32 * 2**20
+"""Of the rows that are in memory twice while they are read or written."""
+
+
+class Snapshots(NamedTuple):
+    template: Snapshot
+    """Shapes and types of one seed's."""
+    rows: Ring
+    """Shapes and types of one seed's rows."""
+    piece: int
+    """Rows that are read or written at once."""
+    take: Callable[[RunState, int], tuple[Snapshot, dict[str, Any] | None]]
+    """state, index of the seed; with the memento of lanes on the host"""
+    read: Callable[[RunState, int, int], Ring]
+    """state, index, first row: a copy of a piece of rows; those that were never written hold anything"""
+    restore: Callable[[Sequence[Snapshot], Sequence[dict[str, Any] | None]], RunState]
+    """All seeds together, without any rows"""
+    write: Callable[[RunState, int, int, int, Ring], RunState]
+    """state (given away), index, first row, how many, a piece of rows"""
+
+
+def make_device_snapshots(cycle: Cycle, driver: Driver) -> Snapshots:
+    """The state of all seeds is one tree, with seeds along its first axis."""
+    shapes = jax.eval_shape(driver.init, jax.random.key(0)[None])
+    template = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), shapes)
+    rows, memory = cycle.replay.split(template.replay)
+    piece = piece_length(rows)
+
+    def take(state, index):
+        _, memory = cycle.replay.split(state.replay)
+        snapshot = with_keys_of_its_own(Snapshot(*state._replace(replay=memory)))
+        return jax.tree.map(lambda leaf: leaf[index], snapshot), None
+
+    def restore(snapshots, mementos):
+        together = with_keys_of_its_own(jax.tree.map(lambda *leaves: jnp.stack(leaves), *snapshots))
+        rows = jax.jit(jax.vmap(lambda _: cycle.replay.split(cycle.replay.init())[0]))(jnp.arange(len(snapshots)))
+        return RunState(together.learner, cycle.replay.join(rows, together.memory), *together[2:])
+
+    @jax.jit
+    def read_rows(rows, index, first):
+        positions = (first + jnp.arange(piece)) % rows.last.shape[1]
+        return jax.tree.map(lambda leaf: leaf[index, positions], rows)
+
+    @functools.partial(jax.jit, donate_argnums=0)
+    def write_rows(old, index, first, count, rows):
+        new = ring.write(jax.tree.map(lambda leaf: leaf[index], old), first, count, rows)
+        return jax.tree.map(lambda leaf, one: leaf.at[index].set(one), old, new)
+
+    def read(state, index, first):
+        return read_rows(cycle.replay.split(state.replay)[0], index, first)
+
+    def write(state, index, first, count, rows):
+        old, memory = cycle.replay.split(state.replay)
+        return state._replace(replay=cycle.replay.join(write_rows(old, index, first, count, rows), memory))
+
+    snapshot = Snapshot(*template._replace(replay=memory))
+    return Snapshots(snapshot, rows, piece, take, read, restore, write)
+
+
+def make_host_snapshots(cycle: Cycle, environment: HostEnvironment, num_lanes: int) -> Snapshots:
+    """One seed; what its lanes are is not a tree, and stays outside compiled functions."""
+    template = jax.eval_shape(cycle.init, run_keys(jax.random.key(0)), (), no_timestep(environment.spec, num_lanes))
+    rows, memory = cycle.replay.split(template.replay)
+    piece = piece_length(rows)
+
+    def take(state, index):
+        _, memory = cycle.replay.split(state.replay)
+        snapshot = with_keys_of_its_own(Snapshot(*state._replace(replay=memory, environment=())))
+        return snapshot, state.environment.memento()
+
+    def restore(snapshots, mementos):
+        (snapshot,), (memento,) = snapshots, mementos
+        lanes = environment.make(num_lanes, False)
+        if not np.array_equal(lanes.restore(memento), snapshot.actor.timestep.observation):
+            lanes.close()
+            raise UserError(
+                f"{environment.spec.id} did not repeat its unfinished episode from its seed and its actions, so the "
+                "run can't go on exactly where it was: an environment must follow from the seed that reset() gets"
+            )
+        rows, _ = cycle.replay.split(jax.jit(cycle.replay.init)())
+        snapshot = jax.tree.map(jnp.copy, snapshot)  # out of NumPy's memory: it will be given away
+        return RunState(*snapshot)._replace(replay=cycle.replay.join(rows, snapshot.memory), environment=lanes)
+
+    read_rows = jax.jit(lambda rows, first: ring.read(rows, first, piece))
+    write_rows = jax.jit(ring.write, donate_argnums=0)
+
+    def read(state, index, first):
+        return read_rows(cycle.replay.split(state.replay)[0], first)
+
+    def write(state, index, first, count, rows):
+        old, memory = cycle.replay.split(state.replay)
+        return state._replace(replay=cycle.replay.join(write_rows(old, first, count, rows), memory))
+
+    return Snapshots(Snapshot(*template._replace(replay=memory)), rows, piece, take, read, restore, write)
+
+
+def with_keys_of_its_own(tree: PyTree) -> PyTree:
+    """To look at a key is not to use it: JAX's check for keys used twice is told so."""
+    return jax.tree.map(lambda leaf: jax.random.clone(leaf) if is_key(leaf) else leaf, tree)
+
+
+def is_key(leaf: Any) -> bool:
+    return bool(jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key))
+
+
+def piece_length(rows: Ring) -> int:
+    capacity = len(rows.last)
+    row_bytes = sum(leaf.size * leaf.dtype.itemsize for leaf in rows) // capacity
+    return max(1, min(capacity, PIECE_BYTES // row_bytes))
+
+
+def no_timestep(spec: EnvironmentSpec, num_lanes: int) -> Timestep:
+    """For its shapes."""
+    observation = jnp.zeros((num_lanes, *spec.observation_shape), spec.observation_dtype)
+    return Timestep(observation, jnp.zeros(num_lanes), jnp.zeros(num_lanes), jnp.zeros(num_lanes, bool))

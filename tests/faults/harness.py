@@ -1,0 +1,75 @@
+"""Kill a training process at random moments until it has finished all the same; tell what it has left."""
+
+import hashlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from faults.victim import run_directory
+
+VICTIM = Path(__file__).parent / "victim.py"
+CLOCKS = ("seconds", "steps_per_second")
+
+
+class Outcome(NamedTuple):
+    kills: int
+    in_checkpoint: int
+    """Kills that left a half-written file behind."""
+    messages: str
+    """All that the processes said on standard error."""
+
+
+def start(runs: Path, jobs: list[dict], environment: dict[str, str] | None = None) -> subprocess.Popen:
+    command = [sys.executable, str(VICTIM), str(runs), json.dumps(jobs)]
+    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, **(environment or {})})
+
+
+def torment(runs: Path, jobs: list[dict], kills: int, rng: random.Random, patience: float = 0.3) -> Outcome:
+    """Let the process write a checkpoint, give it a random moment more, kill it, start it again; `kills` times, then
+    let it end."""
+    killed = in_checkpoint = 0
+    messages = ""
+    while killed < kills:
+        process, seen = start(runs, jobs), newest_files(runs)
+        while process.poll() is None and newest_files(runs) == seen:
+            time.sleep(0.005)
+        time.sleep(rng.uniform(0, patience))
+        process.send_signal(signal.SIGKILL)
+        messages += process.communicate()[1]
+        if process.returncode != -signal.SIGKILL:
+            break
+        killed += 1
+        in_checkpoint += any(runs.rglob("*.partial")) or has_half_a_checkpoint(runs)
+    process = start(runs, jobs)
+    messages += process.communicate()[1]
+    assert process.returncode == 0, messages
+    return Outcome(killed, in_checkpoint, messages)
+
+
+def newest_files(runs: Path) -> list[str]:
+    """Manifests and summaries: what makes an effort count."""
+    return sorted(str(path) for name in ("manifest.json", "summary.json") for path in runs.rglob(name))
+
+
+def has_half_a_checkpoint(runs: Path) -> bool:
+    states = [path for path in runs.rglob("checkpoints/*") if path.is_dir() and path.name != "rows"]
+    return any(not (path / "manifest.json").is_file() for path in states)
+
+
+def digest(path: Path) -> dict[str, str]:
+    """Hashes of everything that a finished run has left, but for the clock's numbers."""
+    names = ("config.toml", "metrics.jsonl", "evaluations.csv", "distributions.json")
+    files = [path / name for name in (*names, "policy/config.toml", "policy/params.safetensors")]
+    hashes = {str(file.relative_to(path)): hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
+    summary = json.loads((path / "summary.json").read_text())
+    return hashes | {name: json.dumps(value) for name, value in summary.items() if name not in CLOCKS}
+
+
+def digests(runs: Path, jobs: list[dict]) -> list[dict[str, str]]:
+    return [digest(run_directory(runs, job)) for job in jobs]

@@ -1,0 +1,219 @@
+"""Files that can't be trusted: whatever is done to a checkpoint, it is whole, or it is not used."""
+
+import json
+import random
+import shutil
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+import safetensors.numpy
+from faults.conftest import SMALL, stop_after
+from faults.harness import digest
+
+import fqf
+from fqf.checkpoint import FORMAT, Checkpoints, Damaged, manifest, read_manifest, sha256, to_arrays
+from fqf.errors import UserError
+from fqf.files import Lock
+from fqf.parts import assemble
+from fqf.policy import read_config
+from fqf.train import known_environment, resume
+
+pytestmark = pytest.mark.usefixtures("compile_quickly")
+
+
+@pytest.fixture(scope="module")
+def parts(stopped):
+    config = read_config(stopped / "config.toml")
+    return assemble(config, known_environment(config))
+
+
+def load(run: Path, step: int, parts) -> dict[str, np.ndarray]:
+    """The state and the rows of a checkpoint, as arrays."""
+    checkpoints = Checkpoints(run, parts.snapshots)
+    saved = checkpoints.load(step)
+    state = checkpoints.load_rows(parts.snapshots.restore([saved.snapshot], [None]), step, saved.segments)
+    return to_arrays(state)
+
+
+def files_of(run: Path, step: int) -> list[Path]:
+    checkpoint = run / "checkpoints" / f"{step:012d}"
+    rows = [run / "checkpoints" / "rows" / f"{a:012d}-{b:012d}.safetensors" for a, b, *_ in content(checkpoint)["rows"]]
+    return [*sorted(checkpoint.iterdir()), *rows]
+
+
+def content(checkpoint: Path) -> dict:
+    return json.loads((checkpoint / "manifest.json").read_text())["content"]
+
+
+def test_two_checkpoints_are_kept_and_share_their_rows(stopped, parts):
+    assert Checkpoints(stopped, parts.snapshots).steps() == [360, 300]
+    older, newer = (content(stopped / "checkpoints" / f"{step:012d}")["rows"] for step in (300, 360))
+    shared = [row for row in older if row in newer]
+    assert shared
+    assert newer[-1][:2] == [300, 360]  # only what is new was written
+    names = {f"{a:012d}-{b:012d}.safetensors" for a, b, *_ in older + newer}
+    assert {path.name for path in (stopped / "checkpoints" / "rows").iterdir()} == names
+    assert newer[0][1] > 360 - SMALL["replay_capacity"] >= newer[0][0]  # no more than the ring holds
+
+
+def test_a_checkpoint_gives_back_what_was_saved(stopped, parts):
+    first, second = load(stopped, 360, parts), load(stopped, 360, parts)
+    assert first.keys() == second.keys()
+    for name, leaf in first.items():
+        np.testing.assert_array_equal(leaf, second[name])
+    assert not all(np.array_equal(leaf, load(stopped, 300, parts)[name]) for name, leaf in first.items())
+
+
+def test_a_resumed_run_is_the_run_that_never_stopped(copy, calm):
+    run = fqf.resume(copy, quiet=True)
+    assert digest(run.path) == digest(calm)
+    assert not (copy / "checkpoints").exists()  # a finished run needs none
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_torn_and_flipped_files_are_noticed_whatever_the_file_and_the_place(stopped, parts, tmp_path, seed):
+    rng = random.Random(seed)
+    for number, file in enumerate(files_of(stopped, 360)):
+        run = Path(shutil.copytree(stopped, tmp_path / str(number)))
+        target = run / file.relative_to(stopped)
+        data = bytearray(target.read_bytes())
+        if seed % 2:
+            data = data[: rng.choice([0, 1, len(data) // 2, len(data) - 1])]
+        else:
+            data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+        target.write_bytes(data)
+        with pytest.raises(Damaged, match=target.name):
+            load(run, 360, parts)
+
+
+@pytest.mark.parametrize("name", ["state.safetensors", "manifest.json"])
+def test_a_damaged_newest_checkpoint_falls_back_to_the_one_before_and_says_so(copy, calm, capfd, name):
+    target = copy / "checkpoints" / "000000000360" / name
+    target.write_bytes(target.read_bytes()[:-7])
+    run = fqf.resume(copy, quiet=True)
+    assert digest(run.path) == digest(calm)
+    lines = capfd.readouterr().err.splitlines()
+    assert len(lines) == 1
+    assert "checkpoint at step 360 is not whole, so an older one is used" in lines[0]
+
+
+@pytest.mark.parametrize("pattern", ["state.safetensors", "rows/*"])
+def test_without_a_whole_checkpoint_a_run_starts_again(copy, calm, capfd, pattern):
+    for path in (copy / "checkpoints").rglob(pattern):
+        path.write_bytes(path.read_bytes()[:-1])
+    run = fqf.resume(copy, quiet=True)
+    assert digest(run.path) == digest(calm)
+    assert "starts again at step 0" in capfd.readouterr().err
+
+
+def rewrite(run: Path, change) -> None:
+    """A manifest that vouches for itself, but says something else."""
+    path = run / "checkpoints" / "000000000360" / "manifest.json"
+    said = json.loads(path.read_text())["content"]
+    change(said)
+    path.write_bytes(manifest(said))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda said: said["rows"].pop(),
+        lambda said: said["rows"].pop(0),
+        lambda said: said.update(num_rows=10**12),
+        lambda said: said.update(rows=[[0, 10**9, 10**12, "0"]], num_rows=10**9),
+        lambda said: said["state"].update(size=10**15),
+        lambda said: said.update(rows=7),
+        lambda said: said.update(ledger=None),
+        lambda said: said.update(state=[]),
+    ],
+)
+def test_a_manifest_that_lies_is_damage(copy, parts, change):
+    rewrite(copy, change)
+    with pytest.raises(Damaged):
+        load(copy, 360, parts)
+
+
+def test_tensors_of_another_run_are_damage(copy, parts):
+    """Right size and hash, wrong shapes."""
+    state = copy / "checkpoints" / "000000000360" / "state.safetensors"
+    tensors = {"a": np.zeros(3, np.float32)}
+    data = safetensors.numpy.save(tensors)
+    state.write_bytes(data)
+    entry = {"size": len(data), "sha256": sha256(data)}
+    rewrite(copy, lambda said: said.update(state=entry))
+    with pytest.raises(Damaged, match="not those of this run"):
+        load(copy, 360, parts)
+
+
+def test_another_format_is_refused_with_the_version_that_reads_it(copy):
+    rewrite(copy, lambda said: said.update(format="fqf-checkpoint-9"))
+    with pytest.raises(UserError, match=rf"has format 'fqf-checkpoint-9'; this version reads '{FORMAT}': use fqf 0"):
+        fqf.resume(copy, quiet=True)
+
+
+def test_a_changed_config_is_refused(copy):
+    config = copy / "config.toml"
+    config.write_text(config.read_text().replace("discount = 0.99", "discount = 0.98"))
+    with pytest.raises(UserError, match="was changed since the checkpoint"):
+        fqf.resume(copy, quiet=True)
+
+
+@pytest.mark.parametrize("name", ["metrics.jsonl", "evaluations.csv", "timing.jsonl"])
+def test_a_changed_log_is_refused(copy, name):
+    (copy / name).write_bytes(b"x" + (copy / name).read_bytes()[1:])
+    with pytest.raises(UserError, match=rf"{name} is not as it was"):
+        fqf.resume(copy, quiet=True)
+
+
+def test_other_surroundings_are_named(copy, calm, capfd):
+    rewrite(copy, lambda said: said["ledger"]["made_by"].update(device="abacus"))
+    run = fqf.resume(copy, quiet=True)
+    assert digest(run.path)["digests"] == digest(calm)["digests"]
+    assert "written elsewhere, so digits may differ: device abacus, now " in capfd.readouterr().err
+
+
+def test_unknown_files_are_never_deleted(copy):
+    strangers = [copy / "checkpoints" / name for name in ("notes.txt", "rows/my.safetensors", "000000000300/mine")]
+    for path in strangers:
+        path.write_text("mine")
+    fqf.resume(copy, quiet=True)
+    assert all(path.read_text() == "mine" for path in strangers)
+
+
+def test_a_finished_run_and_no_run_at_all_are_refused(calm, tmp_path):
+    with pytest.raises(UserError, match="nothing to resume"):
+        fqf.resume(calm, quiet=True)
+    with pytest.raises(UserError, match="holds no run"):
+        fqf.resume(tmp_path, quiet=True)
+
+
+def test_a_second_process_is_refused(copy):
+    lock = Lock(copy)
+    with pytest.raises(UserError, match=r"is in use by process \d+"):
+        fqf.resume(copy, quiet=True)
+    lock.release()
+
+
+def test_seeds_of_one_vmapped_program_are_resumed_together(tmp_path):
+    options = {**SMALL, "seeds": 2, "seeds_together": "vmap"}
+    calm = fqf.train_seeds("classic/cartpole", runs=tmp_path / "calm", **options)
+    stop_after(240, lambda: fqf.train_seeds("classic/cartpole", runs=tmp_path / "storm", **options))
+    paths = [tmp_path / "storm" / run.path.relative_to(tmp_path / "calm") for run in calm]
+    resumed = resume([paths[1]], quiet=True)
+    assert [run.path for run in resumed] == paths
+    assert [digest(path) for path in paths] == [digest(run.path) for run in calm]
+
+
+def test_reading_a_manifest_never_ends_in_anything_but_damage(tmp_path):
+    path = tmp_path / "manifest.json"
+    for text in (b"", b"{", b"[" * 100_000, b"null", b'{"content": 3, "sha256": 4}', b"\xff\xfe", b'{"content": {}}'):
+        path.write_bytes(text)
+        with pytest.raises(Damaged):
+            read_manifest(path)
+
+
+def test_keys_survive(stopped, parts):
+    saved = Checkpoints(stopped, parts.snapshots).load(360)
+    assert jax.dtypes.issubdtype(saved.snapshot.key.dtype, jax.dtypes.prng_key)
