@@ -30,6 +30,17 @@ FAST = "--steps 300 --learning-starts-steps 100 --num-fractions 3 --hidden 8 --b
         ("train --agent dqn --num-atoms 5", "--num-atoms is not an option of this agent; it is one of c51, rainbow"),
         ("train --agent dqn --priority-exponent 0.6", "--priority-exponent has no effect on uniform replay: add"),
         ("train --agent iqn --fractions uniform", "--fractions is not an option of this agent; it is one of fqf"),
+        ("train --env atari/brakeout", "did you mean 'atari/breakout'?"),
+        ("train --env atari/pong --frame-skip 0", "frame_skip is 0, but must be at least 1"),
+        (
+            "train --env atari/pong --evaluation-episodes 9",
+            "has no effect beside --evaluation-steps 125000: set that to 0",
+        ),
+        ("train --env gym/CartPole-v1 --lanes 0", "lanes is 0, but must be at least 1"),
+        ("train --env gym/Pendulum-v1", "these agents choose among a finite number: Discrete(n)"),
+        ("train --env gym/no_such_module:A-v0", "can't import 'no_such_module'"),
+        ("train --evaluation-steps 9", "--evaluation-steps has no effect on classic/cartpole"),
+        ("train --episode-cap-steps 9", "--episode-cap-steps is an option of gym/ environments only"),
         ("train --torso minatar", "torso is 'minatar', which does not fit observations of shape (4,)"),
         ("train --steps 1001", "steps is 1001, but must be at least 1004"),
         ("train --config missing.toml", "can't read config file missing.toml"),
@@ -118,3 +129,36 @@ def test_the_command_is_installed():
     answer = subprocess.run([sys.executable, "-m", "fqf.cli", "trian"], capture_output=True, text=True, timeout=120)
     assert answer.returncode == 2
     assert answer.stderr == "fqf: unknown command 'trian'; did you mean 'train'?\n"
+
+
+RAISING = """
+import gymnasium, numpy
+
+class Raising(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(-1, 1, (2,))
+    action_space = gymnasium.spaces.Discrete(2)
+    played = 0
+
+    def reset(self, *, seed=None, options=None):
+        return numpy.zeros(2, "float32"), {}
+
+    def step(self, action):
+        Raising.played += 1
+        if Raising.played > 150:
+            raise RuntimeError("the floor\\nis gone")
+        return numpy.ones(2, "float32"), 1.0, self.played % 9 == 0, False, {}
+
+gymnasium.register("Raising-v0", Raising)
+"""
+
+
+def test_an_environment_that_raises_in_step_is_one_line_and_the_run_can_be_resumed(capsys, tmp_path, monkeypatch):
+    """The module is found in the current directory."""
+    (tmp_path / "falling.py").write_text(RAISING)
+    monkeypatch.chdir(tmp_path)
+    arguments = "train --env gym/falling:Raising-v0 --learning-starts-steps 70 --evaluation-episodes 2 --quiet"
+    assert main(arguments.split()) == 2
+    assert capsys.readouterr().err == "fqf: gym/falling:Raising-v0 raised in step: RuntimeError: the floor is gone\n"
+    run = tmp_path / "runs" / "fqf" / "gym.falling:Raising-v0" / "seed0"
+    assert (run / "config.toml").is_file()
+    assert not (run / "summary.json").exists()

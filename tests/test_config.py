@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from fqf.agents import AGENTS, check_names
-from fqf.config import RunConfig, check, flatten, num_periods, num_updates, override, read_toml, to_toml
+from fqf.config import RunConfig, check, flatten, num_periods, num_updates, override, periods, read_toml, to_toml
 from fqf.environments import IDS, NoOptions, family
 from fqf.environments.atari import PROTOCOLS
 from fqf.errors import UserError
@@ -72,7 +72,8 @@ def test_defaults_are_the_papers():
         ({"fraction_learning_rate": -1e-9}, ["fraction_learning_rate is -1e-09", "0 or more"]),
         ({"discount": 1.5}, ["discount is 1.5", "between 0 and 1"]),
         ({"huber_kappa": 0.0}, ["huber_kappa is 0.0", "greater than 0"]),
-        ({"lanes": 3, "update_period_steps": 2}, ["lanes is 3", "divisor or a multiple"]),
+        ({"lanes": 3, "update_period_steps": 2, "steps": 1_007}, ["steps is 1007", "at least 1008"]),
+        ({"lanes": 0}, ["lanes is 0", "at least 1"]),
         ({"steps": 10}, ["steps is 10", "at least 1004, for one update after learning_starts_steps"]),
         ({"steps": 1_003}, ["steps is 1003", "at least 1004"]),
         ({"lanes": 64, "steps": 1_087}, ["steps is 1087", "at least 1088"]),
@@ -183,3 +184,12 @@ def _ends(chunks):
 def test_impossible_grids_are_refused(options, words):
     with pytest.raises(UserError, match=words):
         check(override(preset("c51", "classic/cartpole"), options))
+
+
+@pytest.mark.parametrize(
+    ("period", "lanes", "vector_steps", "updates"),
+    [(4, 1, 4, 1), (4, 2, 2, 1), (4, 8, 1, 2), (4, 3, 4, 3), (6, 4, 3, 2)],
+)
+def test_any_number_of_lanes_keeps_the_ratio_of_updates_to_steps(period, lanes, vector_steps, updates):
+    assert periods(period, lanes) == (vector_steps, updates)
+    assert vector_steps * lanes == updates * period

@@ -178,6 +178,14 @@ def test_a_share_of_steps_favours_neither_short_nor_long_episodes():
     assert abs(float(np.mean(episodes.lengths)) - 5) < 0.3  # standard error 2.6 / sqrt(1,100) = .08
 
 
+def test_stacks_of_a_host_evaluation_never_mix_episodes():
+    """Action 1 wherever a stack's older frame is not empty: so in every step but an episode's first."""
+    agent = agent_that(lambda params, stack: jnp.any(stack[..., 0] != 0, axis=1).astype(int))
+    environment = clockwork(fixed(3), lambda length, action: action)
+    play = make_host_evaluate(agent, hosted(environment), 0.0, 2, shares(6, 0, 2))
+    np.testing.assert_array_equal(play({}, jax.random.key(0)).returns, [2.0] * 6)
+
+
 def test_a_host_trace_shows_states_of_one_episode():
     trace = make_host_trace(always(0), hosted(clockwork(fixed(7), lambda length, action: 1.0)), 1)
     np.testing.assert_array_equal(trace({}, jax.random.key(0))[:, 1], [0, 2, 4])

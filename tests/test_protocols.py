@@ -81,9 +81,10 @@ def test_best_and_last_and_fixed_frames():
     np.testing.assert_allclose(report["human_normalized_percent"]["best"], 100 * 18.6 / 35.3)
     assert "Yang et al. 2019" in report["table"]
     machado = override(preset("fqf", "atari/pong", "machado"), {"sticky_probability": 0.1})
-    training = {2_500_000: score(3.0), 2_750_000: score(4.0), 12_500_000: score(5.0)}
+    training = {2_250_000: score(2.0), 2_500_000: score(3.0), 2_750_000: score(4.0), 12_500_012: score(5.0)}
     report = atari_score(machado, [score(0.0)], training, 4)
-    assert report["at_fixed_frames"] == {"10000000": 3.0, "50000000": 5.0}
+    first, second = {"frames": 10_000_000, "score": 3.0}, {"frames": 50_000_048, "score": 5.0}
+    assert report["at_fixed_frames"] == {"10000000": first, "50000000": second}
     assert (report["last"], report["of"], report["changed"]) == (5.0, "training episodes", {"sticky_probability": 0.1})
 
 
@@ -113,7 +114,8 @@ def test_every_agent_plays_pong(agent, tmp_path):
     assert rows[-1]["gradient_norm"] > 0
     summary = json.loads((run.path / "summary.json").read_text())
     assert summary["score"]["protocol"] == "paper"
-    assert set(summary["score"]["changed"]) == {"evaluation_steps", "episode_cap_frames", "evaluate_every_steps"}
+    changed = {"evaluation_steps", "episode_cap_frames", "evaluate_every_steps", "steps"}
+    assert set(summary["score"]["changed"]) == changed
     assert summary["frames"] == 4 * summary["environment_steps"]
     learner_key = run_keys(jax.random.split(jax.random.key(0))[0]).learner
     start = make_agent(run.policy.config, run.policy.spec).init(learner_key)
@@ -143,7 +145,7 @@ def test_lanes_and_training_scores(tmp_path, capsys):
     assert float(training[0].split(",")[-1]) > 0
     assert main(["scores", str(run.path)]) == 0
     out = " ".join(capsys.readouterr().out.split())
-    assert "dopamine (changed) training episodes" in out
+    assert "fqf, dopamine, but episode_cap_frames 80, " in out
     assert "above human in 0 of 1 games" in out
     assert "Yang et al. 2019" in out
     line = score_line(summary["score"])

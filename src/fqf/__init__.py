@@ -39,7 +39,8 @@ __all__ = [
 
 
 def train(environment: EnvironmentLike, agent: str = "fqf", *, seed: int = 0, **options: Any) -> Run:
-    """Train one seed. `environment` is an id, a gymnax environment or a `JittableEnvironment`.
+    """Train one seed. `environment` is an id, a function that makes a Gymnasium environment, a gymnax environment or a
+    `JittableEnvironment`.
 
     Options are those of `fqf train --help`, such as steps=50_000, num_fractions=32, runs="runs", overwrite=True.
     """

@@ -30,7 +30,7 @@ from fqf.report.scores import TABLE, aggregate, human_normalized
 from fqf.report.video import write_gif
 from fqf.rundir import Unfinished, append_evaluation, refuse_existing, run_path
 from fqf.session import Run
-from fqf.train import Launch, launch, load
+from fqf.train import Launch, check_play, launch, load
 from fqf.train import evaluate as score
 from fqf.train import resume as go_on
 
@@ -79,7 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise UserError(f"unknown command {arguments[0]!r}; {nearest(arguments[0], commands)}")
         commands[arguments[0]](arguments[1:])
     except UserError as error:
-        print(f"fqf: {error}", file=sys.stderr)
+        print(f"fqf: {' '.join(str(error).split())}", file=sys.stderr)  # an environment's own words may be many lines
         return 2
     except Diverged as error:
         print(f"fqf: {error}", file=sys.stderr)
@@ -167,9 +167,14 @@ def score_line(score: dict[str, Any]) -> str:
             return f"{name} -"
         return f"{name} {value:.4g}" + ("" if percent is None else f" ({percent:.4g} % human)")
 
-    changed = "".join(f", {name} {value}" for name, value in score["changed"].items())
-    protocol = f"protocol {score['protocol']}{', but' + changed[1:] if changed else ''}"
-    return f"{protocol}; {score['of']}: {with_percent('last')}, {with_percent('best')}; table: {score['table']}"
+    values = f"{with_percent('last')}, {with_percent('best')}"
+    return f"protocol {protocol_words(score)}; {score['of']}: {values}; table: {score['table']}"
+
+
+def protocol_words(score: dict[str, Any]) -> str:
+    """Scores are comparable where these are the same."""
+    changed = ", ".join(f"{name} {value}" for name, value in score["changed"].items())
+    return f"{score['protocol']}{', but ' + changed if changed else ''}"
 
 
 def _this_command() -> str:
@@ -197,13 +202,13 @@ def record(arguments: list[str]) -> None:
     options = parse(RecordOptions, "fqf record", arguments, [item.name for item in dataclasses.fields(RecordOptions)])
     policy = load(options.run)
     config = policy.config
+    epsilon = check_play(config, None, options.epsilon, options.seed)
     if options.max_steps < 1:
         raise UserError(f"max_steps is {options.max_steps}, but must be at least 1")
     target = options.out or options.run / "episode.gif"
     if target.suffix.lower() != ".gif":
         raise UserError(f"{target} is to be a moving GIF: name it {target.with_suffix('.gif')}")
     environment = environments.make(config.env, config.environment)
-    epsilon = config.evaluation_epsilon if options.epsilon is None else options.epsilon
     moments = play(policy, environment, epsilon, options.seed, options.max_steps)
     watched = track(moments, "recording", total=None, console=Console(stderr=True), transient=True)
     milliseconds = 67 if environments.family(config.env) == "atari" else 50  # 15 a second: four frames of sixty each
@@ -218,23 +223,28 @@ def scores(arguments: list[str]) -> None:
     table = Table("run", "protocol", "of", "last", "best", "last, % human", "best, % human", box=None)
     last: dict[str, dict[str, list[float]]] = {}
     for path in options.runs:
-        score = read_summary(path).get("score")
+        summary = read_summary(path)
+        score = summary.get("score")
         if score is None:
             raise UserError(f"{path} is not an Atari run: there is no published score to put beside it")
-        protocol = score["protocol"] + (" (changed)" if score["changed"] else "")
         percent = score["human_normalized_percent"]
         values = (score["last"], score["best"], percent["last"], percent["best"])
-        table.add_row(str(path), protocol, score["of"], *("-" if value is None else f"{value:.4g}" for value in values))
-        agent, env = path.parts[-3:-1]
+        table.add_row(
+            str(path),
+            protocol_words(score),
+            score["of"],
+            *("-" if value is None else f"{value:.4g}" for value in values),
+        )
         if score["last"] is not None:
-            last.setdefault(agent, {}).setdefault(env.removeprefix("atari."), []).append(score["last"])
+            alike = f"{summary['agent']}, {protocol_words(score)}"
+            last.setdefault(alike, {}).setdefault(summary["env"].split("/")[1], []).append(score["last"])
     console = Console(highlight=False, width=240)  # paths are to be copied, so they are not cut
     console.print(table)
-    for agent, games in last.items():
+    for alike, games in last.items():
         total = aggregate({game: sum(values) / len(values) for game, values in games.items()})
         if total.games:
             console.print(
-                f"{agent}: mean {total.mean:.4g} %, median {total.median:.4g} %, "
+                f"{alike}: mean {total.mean:.4g} %, median {total.median:.4g} %, "
                 f"above human in {total.above_human} of {total.games} games"
             )
     console.print(f"human and random scores: {TABLE}")

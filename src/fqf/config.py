@@ -99,7 +99,8 @@ class RunConfig(Generic[AgentConfig, EnvironmentConfig]):
 
 def periods(update_period_steps: int, lanes: int) -> tuple[int, int]:
     """Vector steps and updates of one period: any number of lanes keeps the ratio of updates to agent steps."""
-    return max(1, update_period_steps // lanes), max(1, lanes // update_period_steps)
+    common = math.gcd(update_period_steps, lanes)
+    return update_period_steps // common, lanes // common
 
 
 def warm_up_steps(config: RunConfig[Any, Any]) -> int:
@@ -188,7 +189,7 @@ def check(config: RunConfig[Any, Any]) -> None:
             raise UserError(f"{name} is {value!r}, but must be finite")
     counts = ["steps", "lanes", "batch_size", "n_step", "frame_stack", "replay_capacity", "update_period_steps"]
     counts += ["target_period_steps", "evaluation_episodes", "evaluate_every_steps", "log_every_steps", "hidden"]
-    counts += ["evaluation_lanes", "frame_skip", "episode_cap_frames"]
+    counts += ["evaluation_lanes", "frame_skip", "episode_cap_frames", "episode_cap_steps"]
     counts += ["num_fractions", "num_cosines", "num_quantiles", "num_target_quantiles", "num_action_quantiles"]
     for name in counts:
         require(name, options.get(name, 1) >= 1, "at least 1")
@@ -216,12 +217,7 @@ def check(config: RunConfig[Any, Any]) -> None:
     require("torso_layers", all(size >= 1 for size in config.network.torso_layers), "sizes of at least 1")
     require("torso_layers", len(config.network.torso_layers) >= 1, "at least one layer")
 
-    period, lanes = config.update_period_steps, config.lanes
-    require(
-        "lanes",
-        period % lanes == 0 or lanes % period == 0,
-        f"a divisor or a multiple of update_period_steps ({period})",
-    )
+    lanes = config.lanes
     rows, shortest = config.replay_capacity // lanes, config.n_step + config.frame_stack + 1
     require(
         "batch_size", config.batch_size <= config.replay_capacity, f"at most replay_capacity ({config.replay_capacity})"
@@ -229,5 +225,5 @@ def check(config: RunConfig[Any, Any]) -> None:
     require("replay_capacity", rows >= shortest, f"at least {shortest * lanes}, to hold one transition per lane")
     least = max(shortest * lanes, config.batch_size)
     require("learning_starts_steps", config.learning_starts_steps >= least, f"at least {least}, to fill one batch")
-    one_period = warm_up_steps(config) + max(period, lanes)
+    one_period = warm_up_steps(config) + math.lcm(config.update_period_steps, lanes)
     require("steps", config.steps >= one_period, f"at least {one_period}, for one update after learning_starts_steps")

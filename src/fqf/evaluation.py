@@ -84,8 +84,9 @@ class Share(NamedTuple):
     """What one lane contributes to an evaluation, known before it plays.
 
     By episodes, their number is fixed. By steps, a lane goes on until an episode ends at or after its share, and that
-    episode counts: by Wald's equation total and number then stay in proportion. (To stop all lanes at once and drop
-    what is unfinished would favour short episodes.)
+    episode counts: by Wald's equation the expected total is the expected number times the mean. (To stop all lanes at
+    once and drop what is unfinished would favour short episodes. What remains is the bias of a ratio, of the order of
+    one over the number of episodes, towards long ones, as in the authors' rule.)
     """
 
     episodes: int

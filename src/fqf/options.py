@@ -10,9 +10,11 @@ from typing import Any, Generic, TypeVar
 
 import tyro
 
+from fqf import environments
 from fqf.agents import AGENTS, check_names
 from fqf.config import RunConfig, flatten, override, read_toml
 from fqf.environments.atari import AtariConfig
+from fqf.environments.gymnasium import GymnasiumConfig
 from fqf.errors import UserError, nearest
 from fqf.presets import preset
 from fqf.train import Launch
@@ -102,7 +104,15 @@ def read_train_options(arguments: list[str], prog: str = "fqf train") -> TrainOp
 
 def refuse_without_effect(config: RunConfig[Any, Any], arguments: list[str]) -> None:
     """Flags only: a config file of a finished run holds every option, of use or not."""
-    given = {argument.split("=")[0] for argument in arguments}
+    given, host = (
+        {argument.split("=")[0] for argument in arguments},
+        environments.family(config.env) in ("atari", "gym"),
+    )
+    if "--evaluation-episodes" in given and config.evaluation_steps and host:
+        steps = config.evaluation_steps
+        raise UserError(f"--evaluation-episodes has no effect beside --evaluation-steps {steps}: set that to 0")
+    if "--evaluation-steps" in given and not host:
+        raise UserError(f"--evaluation-steps has no effect on {config.env}: use --evaluation-episodes")
     for flag in given & {"--priority-exponent", "--priority-epsilon", "--importance-exponent"}:
         if config.replay == "uniform":
             owners = [agent for agent, entry in AGENTS.items() if entry.settings.get("replay") == "prioritized"]
@@ -118,8 +128,9 @@ def parse(kind: Any, prog: str, arguments: list[str], names: list[str], defaults
             owners = [agent for agent, entry in AGENTS.items() if name.replace("-", "_") in flatten(entry.config)]
             if owners and prog in ("fqf train", "fqf fractions"):
                 raise UserError(f"--{name} is not an option of this agent; it is one of {', '.join(owners)}")
-            if name.replace("-", "_") in flatten(AtariConfig()) and prog in ("fqf train", "fqf fractions"):
-                raise UserError(f"--{name} is an option of atari/ environments only")
+            for kind, only in (("atari", AtariConfig()), ("gym", GymnasiumConfig())):
+                if name.replace("-", "_") in flatten(only) and prog in ("fqf train", "fqf fractions"):
+                    raise UserError(f"--{name} is an option of {kind}/ environments only")
             flags = ["--" + valid.replace("_", "-") for valid in names]
             raise UserError(f"unknown option {argument.split('=')[0]}; {nearest('--' + name, flags)}")
     errors = io.StringIO()

@@ -57,7 +57,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "log_every_steps": 3_000,
     },
     # The defaults of every option are Atari's; docs/protocols.md has what the protocols add.
-    "atari": {"frame_stack": 4, "clip_rewards": True, "log_every_steps": 1_000},
+    "atari": {"log_every_steps": 1_000},
     # Chosen on LunarLander-v3, seed 1000 (decision 0007), where no other source is named.
     "gym": {
         "steps": 150_000,

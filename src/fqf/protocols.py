@@ -58,13 +58,19 @@ def protocol_changes(config: RunConfig[Any, Any]) -> dict[str, Any]:
     return {name: options[name] for name in PROTOCOLS[options["protocol"]] if options[name] != expected[name]}
 
 
+def at_or_after(frames: int, training: dict[int, Scores], frame_skip: int) -> dict[str, Any] | None:
+    """The first report that is not before some frames, and where it was: reports end with a period of updates."""
+    step = min((step for step in training if step * frame_skip >= frames), default=None)
+    return None if step is None else {"frames": step * frame_skip, "score": training[step].mean}
+
+
 def atari_score(
     config: RunConfig[Any, Any], evaluations: Sequence[Scores], training: dict[int, Scores], frame_skip: int
 ) -> dict[str, Any]:
     """Best and last score, and what they mean: by which protocol, and beside which table."""
     kind = config.environment.score
     means = [score.mean for score in (evaluations[1:] if kind == "evaluation" else training.values())]
-    at_frames = {step * frame_skip: score.mean for step, score in training.items()}
+    at_frames = {frames: at_or_after(frames, training, frame_skip) for frames in FIXED_FRAMES}
     game = config.env.split("/")[1]
     return {
         "protocol": config.environment.protocol,
@@ -72,7 +78,7 @@ def atari_score(
         "of": "evaluations of the frozen policy" if kind == "evaluation" else "training episodes",
         "last": means[-1] if means else None,
         "best": max(means, default=None),
-        "at_fixed_frames": {str(frames): at_frames[frames] for frames in FIXED_FRAMES if frames in at_frames},
+        "at_fixed_frames": {str(frames): report for frames, report in at_frames.items() if report is not None},
         "human_normalized_percent": {
             "last": human_normalized(game, means[-1]) if means else None,
             "best": human_normalized(game, max(means)) if means else None,

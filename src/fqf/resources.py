@@ -64,8 +64,14 @@ def free_memory() -> int:
         lines = (line.split() for line in meminfo.read_text().splitlines())
         free += [int(words[1]) * 1024 for words in lines if words[0] == "MemAvailable:"]
     if limit.is_file() and used.is_file() and limit.read_text().strip().isdigit():
-        free.append(int(limit.read_text()) - int(used.read_text()))
+        free.append(int(limit.read_text()) - int(used.read_text()) + _page_cache(used.with_name("memory.stat")))
     return min(free)
+
+
+def _page_cache(statistics: Path) -> int:
+    """Files that were read and can be forgotten: a container counts them as used."""
+    lines = statistics.read_text().splitlines() if statistics.is_file() else []
+    return next((int(line.split()[1]) for line in lines if line.startswith("inactive_file ")), 0)
 
 
 def free_disk(path: Path) -> int:

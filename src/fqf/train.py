@@ -61,7 +61,6 @@ class Group(NamedTuple):
 
 def launch(config: RunConfig[Any, Any], how: Launch, environment: AnyEnvironment | None = None) -> list[Run]:
     """Train every seed, each into its own directory."""
-    environment = environments.make(config.env, config.environment) if environment is None else environment
     for name, holds, rule in (
         ("seeds", how.seeds >= 1, "at least 1"),
         ("checkpoint_minutes", how.checkpoint_minutes > 0, "greater than 0"),
@@ -73,6 +72,7 @@ def launch(config: RunConfig[Any, Any], how: Launch, environment: AnyEnvironment
     for each in configs:
         check(each)
         refuse_existing(run_path(how.runs, each), how.overwrite)
+    environment = environments.make(config.env, config.environment) if environment is None else environment
     if isinstance(environment, HostEnvironment) and how.seeds_together == "vmap" and how.seeds > 1:
         raise UserError(f"seeds_together is 'vmap', but {config.env} runs outside compiled programs: use threads")
     together = [configs] if how.seeds_together == "vmap" else [[each] for each in configs]
@@ -233,11 +233,25 @@ def evaluate(
 ) -> Scores:
     """Scores of a frozen policy, by default where it was trained and as its run was evaluated."""
     config = policy.config
+    epsilon = check_play(config, episodes, epsilon, seed, environment)
     if episodes is not None:
         config = replace(config, evaluation_episodes=episodes, evaluation_steps=0)
+    made = environments.make(environment or config.env, config.environment)
+    play = make_examiner(config, make_agent(config, policy.spec), made, epsilon)
+    return summarize(play(policy.params, evaluation_key(seed)))
+
+
+def check_play(
+    config: RunConfig[Any, Any],
+    episodes: int | None,
+    epsilon: float | None,
+    seed: int,
+    environment: EnvironmentLike | None = None,
+) -> float:
+    """Refuse what a trained policy can't be played with; the epsilon that is meant."""
     epsilon = config.evaluation_epsilon if epsilon is None else epsilon
     for name, value, holds, rule in (
-        ("episodes", episodes, config.evaluation_episodes >= 1, "at least 1"),
+        ("episodes", episodes, episodes is None or episodes >= 1, "at least 1"),
         ("epsilon", epsilon, 0 <= epsilon <= 1, "between 0 and 1"),
         ("seed", seed, 0 <= seed < 2**31, "between 0 and 2**31 - 1"),
     ):
@@ -245,9 +259,7 @@ def evaluate(
             raise UserError(f"{name} is {value}, but must be {rule}")
     if environment is None and not environments.is_known(config.env):
         raise UserError(f"{config.env} was an environment of your own: call fqf.evaluate(fqf.load(RUN), environment)")
-    made = environments.make(environment or config.env, config.environment)
-    play = make_examiner(config, make_agent(config, policy.spec), made, epsilon)
-    return summarize(play(policy.params, evaluation_key(seed)))
+    return epsilon
 
 
 def load(path: Path | str) -> Policy:

@@ -1,5 +1,7 @@
 """Atari: pixel for pixel what a plain emulator gives, the same from the same seed, and played as the protocol says."""
 
+import dataclasses
+
 import cv2
 import numpy as np
 import pytest
@@ -126,6 +128,27 @@ def test_a_lost_life_ends_the_return_but_not_the_episode_if_asked_for():
         timesteps = play(environment.make(1, False), actions)
         first = next(t for t, timestep in enumerate(timesteps) if timestep.last[0])
         assert sum(timestep.discount[0] == 0 for timestep in timesteps[:first]) == ends
+
+
+@pytest.mark.parametrize(
+    ("protocol", "sticky", "noops", "cap"),
+    [("paper", 0.0, True, 108_000), ("machado", 0.25, False, 18_000), ("dopamine", 0.25, False, 108_000)],
+)
+def test_a_protocol_reaches_the_emulator(protocol, sticky, noops, cap):
+    """Read off the emulator itself, or off how it plays."""
+    config = preset("fqf", "atari/pong", protocol).environment
+    lanes = environments.make("atari/pong", config).make(1, False)
+    emulator = lanes._emulator._emulators.ale
+    starts = frames_at_start(config)
+    assert (max(starts) > 10) is noops
+    assert len(emulator.get_action_set()) == 6
+    # Two seeds from the same start differ by sticky actions alone.
+    still = dataclasses.replace(config, noop_max=0)
+    one, other = (play(make_atari("pong", still).make(1, False), random_actions(60, 1, 6), seed) for seed in (1, 2))
+    same = all(np.array_equal(a.observation, b.observation) for a, b in zip(one, other, strict=True))
+    assert same is (sticky == 0)
+    assert (config.sticky_probability, config.episode_cap_frames, config.frame_skip) == (sticky, cap, 4)
+    assert (config.life_loss, config.fire_on_reset, config.full_action_space) == (False, False, False)
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

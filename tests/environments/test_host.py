@@ -6,7 +6,7 @@ import pytest
 
 import fqf
 from fqf import environments
-from fqf.environments.gymnasium import adapt
+from fqf.environments.gymnasium import GymnasiumConfig, adapt
 from fqf.environments.host import Arrivals, Lanes, episode_seed
 from fqf.errors import UserError
 
@@ -122,6 +122,14 @@ def test_actions_start_where_the_space_does_and_pictures_come_when_asked_for():
     assert environment.make(1, False).render() is None
 
 
+def test_an_episode_without_an_end_of_its_own_is_truncated():
+    lanes = environments.make("gym/Acrobot-v1", GymnasiumConfig(episode_cap_steps=7)).make(2, False)
+    lanes.init(0)
+    rows = [lanes.step(np.zeros(2, int)) for _ in range(16)]
+    assert [t for t, row in enumerate(rows) if row.last.any()] == [6, 14]  # seven steps, then a reset
+    assert all(row.last.all() and row.discount.all() for row in (rows[6], rows[14]))
+
+
 def test_an_environment_that_raises_is_named():
     lanes = adapt(lambda **_: Dice(fails=True), "custom/dice").make(1, False)
     lanes.init(0)
@@ -134,7 +142,7 @@ def test_an_environment_that_raises_is_named():
     [
         ("gym/Pendulum-v1", r"action space Box.*Discrete"),
         ("gym/Blackjack-v1", r"observation space Tuple.*need a Box"),
-        ("gym/CartPoll-v1", r"unknown environment 'gym/CartPoll-v1'; did you mean 'CartPole-v1'\?"),
+        ("gym/CartPoll-v1", r"unknown environment 'gym/CartPoll-v1'; did you mean 'gym/CartPole-v1'\?"),
         ("gym/no_such_module:Env-v0", r"can't import 'no_such_module'"),
         ("atari/brakeout", r"did you mean 'atari/breakout'\?"),
     ],

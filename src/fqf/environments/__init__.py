@@ -12,6 +12,7 @@ from jaxtyping import Array, Bool
 
 from fqf.environments import atari, gymnasium, gymnax, toy
 from fqf.environments.atari import AtariConfig
+from fqf.environments.gymnasium import GymnasiumConfig
 from fqf.environments.host import Hosted
 from fqf.errors import UserError, nearest
 from fqf.types import Environment, HostEnvironment, HostLanes, JittableEnvironment, Key, PyTree, Timestep
@@ -51,7 +52,7 @@ def make(environment: EnvironmentLike, options: Any = None) -> AnyEnvironment:
     refuse_unknown(environment)
     kind, name = environment.split("/", 1)
     if kind == "gym":
-        return gymnasium.make_gymnasium(name)
+        return gymnasium.make_gymnasium(name, options or GymnasiumConfig())
     if kind == "atari":
         return atari.make_atari(name, options or AtariConfig())
     return FAMILIES[kind][0](name)
@@ -75,7 +76,7 @@ def family(id: str) -> str:
 
 def options(id: str) -> Any:
     """What there is to choose about an environment, at its defaults."""
-    return AtariConfig() if family(id) == "atari" else NoOptions()
+    return {"atari": AtariConfig, "gym": GymnasiumConfig}.get(family(id), NoOptions)()
 
 
 class LaneState(NamedTuple):

@@ -76,6 +76,7 @@ PROTOCOLS: MappingProxyType[str, dict[str, Any]] = MappingProxyType(
 for _protocol in PROTOCOLS.values():
     _protocol |= {"life_loss": False, "fire_on_reset": False, "full_action_space": False, "frame_skip": 4}
     _protocol |= {"exploration_epsilon": 0.01, "evaluation_steps": 125_000, "evaluate_every_steps": 250_000}
+    _protocol |= {"exploration_decay_steps": 250_000, "clip_rewards": True, "frame_stack": 4, "steps": 50_000_000}
 
 
 def make_atari(game: str, config: AtariConfig) -> HostEnvironment:

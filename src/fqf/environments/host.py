@@ -134,7 +134,10 @@ class Lanes:
         return observation
 
     def render(self) -> np.ndarray | None:
-        return self._emulator.render()
+        try:
+            return self._emulator.render()
+        except Exception as error:
+            raise UserError(f"{self._id} raised in render: {type(error).__name__}: {error}") from error
 
     def close(self) -> None:
         self._emulator.close()
@@ -179,9 +182,10 @@ class Hosted:
     def __init__(self, environment: Environment) -> None:
         self.episodes: list[FinishedEpisode] = []
         self._init, self._step = jax.jit(environment.init), jax.jit(environment.step)
+        self._actions: list[list[int]] = []
 
     def init(self, seed: int) -> Timestep:
-        self._seed, self._actions = seed, list[list[int]]()
+        self._seed, self._actions = seed, []
         self._state, timestep = self._init(jax.random.key(seed))
         return jax.tree.map(np.asarray, timestep)
 

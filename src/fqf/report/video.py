@@ -1,6 +1,6 @@
 """An episode as a moving picture: the game, and beside it the return distribution of every action."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,16 +29,21 @@ class Moment(NamedTuple):
 
 def write_gif(moments: Iterable[Moment], title: str, target: Path, milliseconds: int) -> int:
     """Write the moments as they come; returns how many there were."""
-    drawing: Drawing | None = None
-    frames: list[Image.Image] = []
-    for moment in moments:
-        drawing = drawing or Drawing(moment, title)
-        frames.append(Image.fromarray(drawing.draw(moment)).quantize(128, dither=Image.Dither.NONE))
-    partial = target.with_name(target.name + ".partial")
+    count = 0
+
+    def draw() -> Iterator[Image.Image]:
+        nonlocal count
+        drawing: Drawing | None = None
+        for moment in moments:
+            drawing = drawing or Drawing(moment, title)
+            count += 1
+            yield Image.fromarray(drawing.draw(moment)).quantize(128, dither=Image.Dither.NONE)
+
+    frames, partial = draw(), target.with_name(target.name + ".partial")
     with partial.open("wb") as file:
-        frames[0].save(file, "GIF", save_all=True, append_images=frames[1:], duration=milliseconds, loop=0)
+        next(frames).save(file, "GIF", save_all=True, append_images=frames, duration=milliseconds, loop=0)
     partial.replace(target)
-    return len(frames)
+    return count
 
 
 class Drawing:
@@ -98,7 +103,10 @@ def _show_game(axis: Axes, moment: Moment) -> Any:
 
 
 def _as_picture(observation: np.ndarray) -> np.ndarray | None:
-    """Cells with several channels, such as MinAtar's: a colour each, the later over the earlier."""
+    """An image as it is; cells with several channels, such as MinAtar's: a colour each, the later over the earlier."""
+    if observation.dtype == np.uint8 and observation.ndim >= 2:
+        flat = observation.reshape(*observation.shape[:2], -1)
+        return np.repeat(flat[..., -1:], 3, axis=2) if flat.shape[2] != 3 else flat
     if observation.ndim != 3 or observation.dtype != bool:
         return None
     picture = np.full((*observation.shape[:2], 3), 0.08)
