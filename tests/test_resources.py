@@ -45,13 +45,13 @@ def test_a_replay_that_does_not_fit_the_memory_is_told_what_would(monkeypatch, a
 @pytest.mark.parametrize("seeds", [1, 3])
 def test_checkpoints_that_do_not_fit_the_disk_are_told_what_would(monkeypatch, tmp_path, seeds):
     monkeypatch.setattr(resources, "free_disk", lambda path: 5 * GIGABYTE)
-    check_advice(lambda *needs: refuse_too_much_disk(*needs, seeds, tmp_path), "5")
+    check_advice(lambda *needs: refuse_too_much_disk(*needs, seeds, 3, tmp_path), "5")
 
 
 def test_a_full_disk_is_told(monkeypatch, tmp_path):
     monkeypatch.setattr(resources, "free_disk", lambda path: 1000)
     with pytest.raises(UserError, match=r"of disk, but .* are free in .*; choose another --runs, or not even a small"):
-        refuse_too_much_disk(1_000, 1_000_000, 1_000_000, 1, tmp_path / "runs")
+        refuse_too_much_disk(1_000, 1_000_000, 1_000_000, 1, 3, tmp_path / "runs")
 
 
 def test_what_there_is_can_be_asked_for_directories_to_come(tmp_path):

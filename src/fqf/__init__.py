@@ -13,7 +13,7 @@ from fqf import environments
 from fqf.agents import check_names
 from fqf.config import flatten, override
 from fqf.environments import EnvironmentLike
-from fqf.errors import UserError
+from fqf.errors import Diverged, Interrupted, UserError
 from fqf.policy import Policy
 from fqf.presets import preset
 from fqf.session import Run
@@ -23,7 +23,9 @@ from fqf.types import EnvironmentSpec, JittableEnvironment, ReturnDistribution, 
 
 __version__ = "0.1.0"
 __all__ = [
+    "Diverged",
     "EnvironmentSpec",
+    "Interrupted",
     "JittableEnvironment",
     "Policy",
     "ReturnDistribution",
@@ -68,4 +70,4 @@ def train_seeds(
 def resume(path: Path | str, environment: EnvironmentLike | None = None, *, quiet: bool = False) -> Run:
     """Go on with an unfinished run from its last whole checkpoint. An environment of your own has to be given again."""
     own = None if environment is None or isinstance(environment, str) else environments.make(environment)
-    return next(run for run in resume_runs([Path(path)], quiet, own) if run.path == Path(path))
+    return next(run for run in resume_runs([Path(path)], quiet, own) if run.path == Path(path).absolute())

@@ -12,7 +12,7 @@ import contextlib
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,11 +24,11 @@ import safetensors.numpy
 from fqf.errors import UserError
 from fqf.files import sync_directory, write_whole
 from fqf.replay.ring import Ring
-from fqf.resources import KEPT
 from fqf.snapshots import Snapshots, is_key
 from fqf.types import PyTree, RunState, Snapshot
 
 FORMAT = "fqf-checkpoint-1"
+KEPT = 2
 MANIFEST_BYTES = 2**28
 HEADER_BYTES = 2**20
 """More than safetensors needs for the names and shapes of our tensors."""
@@ -66,26 +66,34 @@ class Saved(NamedTuple):
     segments: list[Segment]
 
 
+class Kept(NamedTuple):
+    """A checkpoint that this process has written or read."""
+
+    path: Path
+    segments: list[Segment]
+
+
 class Checkpoints:
     """Those of one run directory. `index` is the run's place among the seeds of its program."""
 
     def __init__(self, run: Path, snapshots: Snapshots, index: int = 0) -> None:
         self.directory, self._snapshots, self._index = run / "checkpoints", snapshots, index
-        self._kept: list[
-            tuple[Path, list[Segment]]
-        ] = []  # the last that this process has written or read, oldest first
+        self._kept: list[Kept] = []
 
     @property
     def last(self) -> Path | None:
-        return self._kept[-1][0] if self._kept else None
+        return self._kept[-1].path if self._kept else None
 
     # Writing
 
     def save(self, step: int, num_rows: int, state: RunState, ledger: Mapping[str, Any]) -> None:
-        """Raises OSError if the disk is full or gone; the checkpoints before are untouched then."""
-        target, written = self.directory / f"{step:012d}", list[Path]()
+        """Beside those there are: `prune` removes the old ones. Raises OSError if the disk is full or gone."""
+        target, written = self._path(step), list[Path]()
         try:
-            (self.directory / "rows").mkdir(parents=True, exist_ok=True)
+            if not self.directory.is_dir():
+                self.directory.mkdir()
+                sync_directory(self.directory.parent)
+            (self.directory / "rows").mkdir(exist_ok=True)
             target.mkdir(exist_ok=True)
             segments = list(self._save_rows(num_rows, state, written))
             snapshot, memento = self._snapshots.take(state, self._index)
@@ -107,14 +115,16 @@ class Checkpoints:
             with contextlib.suppress(OSError):
                 target.rmdir()
             raise
-        self._kept = [*(kept for kept in self._kept if kept[0] != target), (target, segments)][-KEPT:]
-        if len(self._kept) == KEPT:
-            self._prune()
+        self._kept.append(Kept(target, segments))
+
+    def take_back(self) -> None:
+        """The checkpoint just written: another seed of the same program has none at this step."""
+        remove(self._kept.pop().path)
 
     def _save_rows(self, num_rows: int, state: RunState, written: list[Path]) -> Iterator[Segment]:
         """The last checkpoint's segments as far as they are still needed, and new ones for the rows since."""
         oldest = max(0, num_rows - len(self._snapshots.rows.last))
-        known = [segment for segment in (self._kept[-1][1] if self._kept else []) if segment.end > oldest]
+        known = [segment for segment in (self._kept[-1].segments if self._kept else []) if segment.end > oldest]
         yield from known
         for first in range(known[-1].end if known else oldest, num_rows, self._snapshots.piece):
             end = min(first + self._snapshots.piece, num_rows)
@@ -128,41 +138,21 @@ class Checkpoints:
         written.append(path)
         write_whole(path, data)
 
-    def _prune(self) -> None:
-        """Delete what no kept checkpoint needs: only files named as this class names them."""
-        needed = {segment.name for _, segments in self._kept for segment in segments}
-        for path in (self.directory / "rows").iterdir():
-            if re.fullmatch(r"\d{12}-\d{12}\.safetensors(\.partial)?", path.name) and path.name not in needed:
-                path.unlink(missing_ok=True)
-        for step in self.steps():
-            if self._path(step) not in {path for path, _ in self._kept}:
-                self._remove(self._path(step))
-
-    def remove(self) -> None:
-        """All of them: the run is finished."""
-        self._kept = []
-        if self.directory.is_dir():
-            (self.directory / "rows").mkdir(exist_ok=True)
-            self._prune()
-            for path in (self.directory / "rows", self.directory):
-                with contextlib.suppress(OSError):  # somebody else's files are in it
-                    path.rmdir()
-
-    def _remove(self, checkpoint: Path) -> None:
-        for name in ("manifest.json", "state.safetensors"):  # the manifest first: half a checkpoint is none
-            for path in (checkpoint / name, checkpoint / f"{name}.partial"):
-                path.unlink(missing_ok=True)
-        with contextlib.suppress(OSError):
-            checkpoint.rmdir()
+    def prune(self) -> None:
+        """Keep the last few, once there are as many."""
+        if len(self._kept) >= KEPT:
+            self._kept = self._kept[-KEPT:]
+            prune(self.directory, self._kept)
 
     # Reading
 
     def steps(self) -> list[int]:
         """Where there are checkpoints, whole or not, newest first."""
-        if not self.directory.is_dir():
-            return []
-        names = [path.name for path in self.directory.iterdir() if re.fullmatch(r"\d{12}", path.name)]
-        return sorted(map(int, names), reverse=True)
+        return sorted((int(path.name) for path in checkpoints_in(self.directory)), reverse=True)
+
+    def has_manifest(self, step: int) -> bool:
+        """Whether a checkpoint was ever whole."""
+        return (self._path(step) / "manifest.json").exists()
 
     def _path(self, step: int) -> Path:
         return self.directory / f"{step:012d}"
@@ -189,7 +179,7 @@ class Checkpoints:
             rows = self._load_segment(segment)
             count = segment.end - segment.first
             state = self._snapshots.write(state, self._index, segment.first, count, rows)
-        self._kept = [(self._path(step), segments)]
+        self._kept = [Kept(self._path(step), segments)]
         return state
 
     def _load_segment(self, segment: Segment) -> Ring:
@@ -219,6 +209,38 @@ class Checkpoints:
                 if name.startswith(prefix):
                     hashes[part].update(name.encode() + leaf.tobytes())
         return {part: each.hexdigest() for part, each in hashes.items()} | {"replay": rows.hexdigest()}
+
+
+def checkpoints_in(directory: Path) -> list[Path]:
+    return [path for path in directory.glob("*") if re.fullmatch(r"\d{12}", path.name)]
+
+
+def prune(directory: Path, kept: Sequence[Kept]) -> None:
+    """Delete what some checkpoints do not need: only files named as ours are."""
+    needed = {segment.name for each in kept for segment in each.segments}
+    for path in checkpoints_in(directory):
+        if path not in [each.path for each in kept]:
+            remove(path)
+    for path in (directory / "rows").glob("*"):
+        if re.fullmatch(r"\d{12}-\d{12}\.safetensors(\.partial)?", path.name) and path.name not in needed:
+            path.unlink(missing_ok=True)
+
+
+def remove(checkpoint: Path) -> None:
+    for name in ("manifest.json", "state.safetensors"):  # the manifest first: half a checkpoint is none
+        for path in (checkpoint / name, checkpoint / f"{name}.partial"):
+            path.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):
+        checkpoint.rmdir()
+
+
+def remove_all(run: Path) -> None:
+    """The checkpoints of a run that is finished."""
+    directory = run / "checkpoints"
+    prune(directory, [])
+    for path in (directory / "rows", directory):
+        with contextlib.suppress(OSError):  # somebody else's files are in it
+            path.rmdir()
 
 
 def sha256(data: bytes) -> str:
@@ -251,12 +273,15 @@ def _own_hash(content: Mapping[str, Any]) -> str:
 
 @contextlib.contextmanager
 def believed(path: Path) -> Iterator[None]:
-    """Whatever reading goes wrong with is damage, told in one line."""
+    """What is missing or makes no sense is damage, told in one line."""
     try:
         yield
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, safetensors.SafetensorError) as e:
-        reason = e.strerror if isinstance(e, OSError) else str(e) or type(e).__name__
-        raise Damaged(f"{path} can't be used: {reason}") from None
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
+        raise Damaged(f"{path} can't be used: {error.strerror}") from None
+    except OSError as error:  # it may be whole, on a disk or with rights that are not: nothing to start again for
+        raise UserError(f"{path} can't be read: {error.strerror}") from None
+    except (ArithmeticError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise Damaged(f"{path} can't be used: {error or type(error).__name__}") from None
 
 
 def read_exactly(path: Path, entry: Entry | Segment, tensor_bytes: int) -> bytes:
@@ -290,11 +315,14 @@ def to_arrays(tree: PyTree) -> dict[str, np.ndarray]:
 def from_arrays(template: PyTree, data: bytes, path: Path) -> PyTree:
     """A tree like the template from a file of tensors: names, shapes and types must be the template's."""
     leaves, structure = jax.tree_util.tree_flatten_with_path(jax.eval_shape(without_keys, template))
-    with believed(path):
+    expected = {jax.tree_util.keystr(where): (leaf.shape, leaf.dtype) for where, leaf in leaves}
+    try:
         arrays = safetensors.numpy.load(data)
-        expected = {jax.tree_util.keystr(where): (leaf.shape, leaf.dtype) for where, leaf in leaves}
-        if {name: (array.shape, array.dtype) for name, array in arrays.items()} != expected:
-            raise ValueError("its tensors are not those of this run")
+    except (safetensors.SafetensorError, ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{path} is not a file of tensors, although its hash is right: {error}") from None
+    if {name: (array.shape, array.dtype) for name, array in arrays.items()} != expected:
+        text = "does not hold the tensors of this run, although its hash is right: was it written by another version?"
+        raise UserError(f"{path} {text}")
     tree = jax.tree.unflatten(structure, [arrays[name] for name in expected])
     keys = jax.tree.map(is_key, template)
     return jax.tree.map(lambda leaf, key: jax.random.wrap_key_data(leaf) if key else leaf, tree, keys)

@@ -20,7 +20,7 @@ from rich.table import Table
 
 from fqf import environments
 from fqf.agents import AGENTS
-from fqf.config import RunConfig, flatten, override
+from fqf.config import RunConfig, flatten, override, to_toml
 from fqf.errors import Diverged, Interrupted, UserError, nearest
 from fqf.evaluation import Scores
 from fqf.options import EvaluateOptions, RecordOptions, ResumeOptions, ScoresOptions, parse, read_train_options
@@ -101,10 +101,20 @@ def train(arguments: list[str]) -> None:
     try:
         runs = launch(options.run, options.launch)
     except Unfinished as found:
-        if not sys.stdin.isatty() or not Confirm.ask(f"{found.path} holds an unfinished run. Go on with it?"):
+        if options.launch.seeds > 1 or not offered(options.run, found.path):
             raise
-        runs = go_on([found.path])
+        runs = go_on([found.path], options.launch.quiet)
     report(options.run, options.launch.runs, runs)
+
+
+def offered(config: RunConfig[Any, Any], path: Path) -> bool:
+    """Ask whether to go on with an unfinished run, if it is the very one that was asked for, and somebody is there."""
+    if not sys.stdin.isatty() or (path / "config.toml").read_text() != to_toml(config):
+        return False
+    try:
+        return Confirm.ask(f"{path} holds an unfinished run. Go on with it?")
+    except EOFError:
+        return False
 
 
 def resume(arguments: list[str]) -> None:

@@ -12,8 +12,12 @@ class Diverged(Exception):
     """A number that must be finite is not. The command line prints its one line and exits with 3."""
 
 
+class Stopped(Exception):
+    """The user interrupted the launch, or another of its seeds failed."""
+
+
 class Interrupted(KeyboardInterrupt):
-    """A signal ended the run, after a checkpoint. The command line prints its one line and exits with 128 + signal."""
+    """A signal ended the run. The command line prints its one line and exits with 128 + signal."""
 
     def __init__(self, signal: int, text: str) -> None:
         super().__init__(text)

@@ -1,5 +1,6 @@
 """Files that survive a crash: a reader never sees half of one, and two processes never write into one directory."""
 
+import contextlib
 import fcntl
 import os
 from pathlib import Path
@@ -38,14 +39,18 @@ class Lock:
         self._descriptor = os.open(directory / "lock", os.O_RDWR | os.O_CREAT, 0o644)
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except BlockingIOError:
             holder = os.read(self._descriptor, 20).decode(errors="replace").strip()
             os.close(self._descriptor)
             raise UserError(
                 f"{directory} is in use by process {holder or 'unknown'}: wait until it has ended, or stop it"
             ) from None
-        os.ftruncate(self._descriptor, 0)
-        os.write(self._descriptor, f"{os.getpid()}\n".encode())
+        except OSError as error:
+            os.close(self._descriptor)
+            raise UserError(f"{directory} can't be locked: {error.strerror}") from None
+        with contextlib.suppress(OSError):  # on a full disk, the lock holds without a name on it
+            os.ftruncate(self._descriptor, 0)
+            os.write(self._descriptor, f"{os.getpid()}\n".encode())
 
     def release(self) -> None:
         os.close(self._descriptor)

@@ -71,7 +71,9 @@ class Events:
 
     def __init__(self, directory: Path, step: int) -> None:
         """From a step on; what an earlier, killed process has written after it no longer counts."""
-        self._writer: Any = EventsWriter(str(directory / "events"), f".{os.getpid()}.{step}")
+        self._writer: Any = None
+        with contextlib.suppress(OSError):
+            self._writer = EventsWriter(str(directory / "events"), f".{os.getpid()}.{step}")
         self._write(Event(wall_time=time.time(), step=step, session_log=SessionLog(status=SessionLog.START)))
 
     def add(self, values: Mapping[str, Any], step: int) -> None:

@@ -53,8 +53,8 @@ def assemble(config: RunConfig[Any, Any], environment: AnyEnvironment, stop: thr
     if isinstance(environment, HostEnvironment):
         driver = make_host_driver(cycle, environment, config.lanes)
         snapshots = make_host_snapshots(cycle, environment, config.lanes)
-        environment = stoppable(environment, stop) if stop is not None else environment
         trace, frame_skip = make_host_trace(agent, environment, stack), environment.frame_skip
+        environment = stoppable(environment, stop) if stop is not None else environment
     else:
         driver = make_device_driver(cycle, environments.vectorize(environment, config.lanes))
         snapshots = make_device_snapshots(cycle, driver)

@@ -1,5 +1,6 @@
 """What a person sees while a run goes on: a live bar on a terminal, a line now and then elsewhere."""
 
+import contextlib
 import threading
 import time
 from collections.abc import Mapping
@@ -36,7 +37,7 @@ class Progress:
         self._live = Live(Group(self._bar, self._status), console=self._console, refresh_per_second=4)
 
     def __enter__(self) -> "Progress":
-        self._console.print(f"{self._title}: {self._total:,} steps", highlight=False)
+        self._print(self._console, f"{self._title}: {self._total:,} steps")
         if self._console.is_terminal:
             self._live.start()
         return self
@@ -56,7 +57,7 @@ class Progress:
         """What nobody should miss, also where there is no bar."""
         with self._lock:
             console = Console(stderr=True) if self._console.quiet else self._console
-            console.print(f"fqf: {text}", style="bold yellow", highlight=False, markup=False, soft_wrap=True)
+            self._print(console, f"fqf: {text}", style="bold yellow", markup=False)
 
     def skip(self, steps: int) -> None:
         """Steps that were made before, by another process."""
@@ -68,7 +69,12 @@ class Progress:
         now = time.monotonic()
         if not self._console.is_terminal and now - self._printed > SECONDS_BETWEEN_LINES:
             self._printed = now
-            self._console.print(line, highlight=False, soft_wrap=True)
+            self._print(self._console, line)
+
+    def _print(self, console: Console, line: str, **how: Any) -> None:
+        """Nobody reading, or a log on a full disk, is no reason to end a run."""
+        with contextlib.suppress(OSError, SystemExit):  # rich leaves by the latter when a pipe is closed
+            console.print(line, highlight=False, soft_wrap=True, **how)
 
     def advance(self, steps: int, row: Mapping[str, Any]) -> None:
         """`row` is the line of metrics that these steps gave."""

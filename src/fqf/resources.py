@@ -17,8 +17,6 @@ PROCESS_BYTES = 500_000_000
 LOG_BYTES = 50_000_000
 SHARED_ROWS = 1.1
 """Rows that two checkpoints need together, of those that one does."""
-KEPT = 2
-"""Checkpoints on the disk at a time."""
 
 
 def tree_bytes(make: Callable[..., PyTree], *arguments: Any) -> int:
@@ -38,9 +36,11 @@ def refuse_too_much_memory(capacity: int, replay_bytes: int, learner_bytes: int,
         )
 
 
-def refuse_too_much_disk(capacity: int, replay_bytes: int, learner_bytes: int, seeds: int, runs: Path) -> None:
-    """Two checkpoints share their rows, but for those of the time between them, and have a learner each."""
-    fixed, rows = seeds * (KEPT * learner_bytes + LOG_BYTES), seeds * replay_bytes * SHARED_ROWS
+def refuse_too_much_disk(
+    capacity: int, replay_bytes: int, learner_bytes: int, seeds: int, checkpoints: int, runs: Path
+) -> None:
+    """Checkpoints share their rows, but for those of the time between them, and have a learner each."""
+    fixed, rows = seeds * (checkpoints * learner_bytes + LOG_BYTES), seeds * replay_bytes * SHARED_ROWS
     there = free_disk(runs)
     if fixed + rows > there:
         raise UserError(

@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import tomli_w
 
 from fqf.config import RunConfig, to_toml
 from fqf.errors import UserError
 from fqf.evaluation import Scores
-from fqf.files import Lock, write_whole
+from fqf.files import Lock, sync_directory, write_whole
 from fqf.logs import Events, Log
 
 EVALUATION_COLUMNS = ("step", "source", "seed", "epsilon", *Scores._fields)
@@ -42,54 +43,61 @@ def is_finished(path: Path) -> bool:
 
 def refuse_existing(path: Path, overwrite: bool) -> None:
     """A run directory is replaced only when asked for, and only if it is one."""
-    if not path.exists():
-        return
-    if not overwrite:
+    if is_run(path) and not overwrite:
         choices = "choose another --seed or --runs, or replace it with --overwrite (make train: ARGS=--overwrite)"
-        if (path / "config.toml").is_file() and not is_finished(path):
+        if not is_finished(path):
             raise Unfinished(
                 path, f"{path} holds an unfinished run; go on with it by `fqf resume {path}`, or {choices}"
             )
         raise UserError(f"{path} exists and holds a finished run; {choices}")
-    if not (path / "config.toml").is_file():
-        raise UserError(f"{path} is not a run directory, so --overwrite leaves it alone; move it away")
+    if not is_run(path) and path.exists():
+        strangers = [each.name for each in path.iterdir() if not (each.name in FIRST_FILES or is_partial(each))]
+        if strangers:
+            raise UserError(f"{path} is not a run directory, but holds {strangers[0]}: move it away")
+
+
+FIRST_FILES = ("lock", "launch.toml")
+"""Written before the config, which makes a directory a run's."""
+
+
+def is_run(path: Path) -> bool:
+    return (path / "config.toml").is_file()
+
+
+def is_partial(path: Path) -> bool:
+    return path.name.endswith(".partial")
 
 
 class RunDirectory:
-    """The files of a run while it goes on. Every line is written at once, so a killed run can be read to its last."""
+    """The files of a run, and the right to write them. Lines are written at once: a killed run is read to its last."""
 
     LOGS = ("metrics.jsonl", "timing.jsonl", "evaluations.csv")
 
-    def __init__(self, path: Path, config: RunConfig[Any, Any], overwrite: bool = False) -> None:
-        """A new directory. Its config is written first: from then on the run can be resumed, if only from step 0."""
-        refuse_existing(path, overwrite)
-        if path.exists():
-            Lock(path).release()  # not while a process writes into it
-            shutil.rmtree(path)
-        path.mkdir(parents=True)
-        self._lock = Lock(path)
-        self.path, self._config, self._earlier_seconds = path, config, 0.0
-        write_whole(path / "config.toml", to_toml(config).encode())
-        self._open({}, 0)
+    def __init__(self, path: Path, config: RunConfig[Any, Any]) -> None:
+        """Changes nothing in a directory that is there."""
+        path.mkdir(parents=True, exist_ok=True)
+        self.path, self._config, self._lock = path, config, Lock(path)
+        self._logs: dict[str, Log] = {}
 
-    @classmethod
-    def of_unfinished(cls, path: Path, config: RunConfig[Any, Any]) -> "RunDirectory":
-        """That of a run to be resumed; nothing is changed in it before `rewind`."""
-        directory = cls.__new__(cls)
-        directory.path, directory._config, directory._lock = path, config, Lock(path)
-        directory._logs = {}
-        return directory
+    def create(self, launch: Mapping[str, Any]) -> None:
+        """Make room for a new run. Its config comes last: with it, the run can be resumed, if only from step 0."""
+        for each in sorted(self.path.iterdir(), key=lambda each: each.name == "config.toml"):
+            if each.is_dir() and not each.is_symlink():
+                shutil.rmtree(each)
+            elif each.name != "lock":
+                each.unlink()
+        write_whole(self.path / "launch.toml", tomli_w.dumps(launch).encode())
+        write_whole(self.path / "config.toml", to_toml(self._config).encode())
+        sync_directory(self.path.parent)
 
-    def rewind(self, marks: Mapping[str, Any], step: int, seconds: float) -> None:
-        """Continue the logs where they were when they were marked; from their start if nothing was."""
-        self._earlier_seconds = seconds
-        self._open(marks, step)
-
-    def _open(self, marks: Mapping[str, Any], step: int) -> None:
+    def open(self, marks: Mapping[str, Any], step: int, seconds: float) -> None:
+        """Start the logs, or continue them where they were when they were marked, so many seconds into the run."""
         self._logs = {name: Log(self.path / name, marks.get(name)) for name in self.LOGS}
-        self._events, self._start = Events(self.path, step), time.monotonic()
+        self._events = Events(self.path, step)
+        self._earlier_seconds, self._start = seconds, time.monotonic()
         if not marks:
             self._logs["evaluations.csv"].append(evaluation_line(None))
+        sync_directory(self.path)
 
     def marks(self) -> dict[str, Any]:
         """How far the logs have got, by name; all of it is on the disk."""

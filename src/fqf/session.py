@@ -1,5 +1,6 @@
 """One program from its start, or from its last checkpoint, to its end."""
 
+import contextlib
 import math
 import threading
 import time
@@ -12,11 +13,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from fqf import environments
-from fqf.checkpoint import Checkpoints, Damaged, believed, sha256
-from fqf.config import RunConfig, num_periods, periods, warm_up_steps
+from fqf.checkpoint import Checkpoints, Damaged, believed, remove_all, sha256
+from fqf.config import RunConfig, num_periods, periods, to_toml, warm_up_steps
 from fqf.drivers import Metrics, finished_episodes
-from fqf.environments.host import Stopped
-from fqf.errors import Diverged, UserError
+from fqf.errors import Diverged, Stopped, UserError
 from fqf.evaluation import Scores, summarize
 from fqf.parts import Parts
 from fqf.policy import Policy
@@ -110,6 +110,8 @@ class Session:
         self._run_keys, self._evaluation_keys = jnp.swapaxes(keys, 0, 1)
 
     def begin(self) -> None:
+        for directory in self._directories:
+            directory.open({}, 0, 0.0)
         self._state = self._parts.driver.init(self._run_keys)
         self._position, self._episodes = 0, np.zeros(len(self._configs), int)
         self._evaluations: list[list[Scores]] = [[] for _ in self._configs]
@@ -122,47 +124,56 @@ class Session:
         return [Checkpoints(each.path, snapshots, index) for index, each in enumerate(self._directories)]
 
     def resume(self) -> None:
-        """From the newest checkpoint that is whole in every seed's directory; from the start if there is none."""
+        """From the newest checkpoint that is whole in every seed's directory; from the start if there never was one."""
         self._checkpoints = self._no_checkpoints()
-        steps = set.intersection(*(set(each.steps()) for each in self._checkpoints))
-        for step in sorted(steps, reverse=True):
+        warn = self._around.progress.warn
+        for step in sorted(set.intersection(*(set(each.steps()) for each in self._checkpoints)), reverse=True):
             try:
                 self._load(step)
             except Damaged as damage:
-                self._around.progress.warn(
-                    f"checkpoint at step {step:,} is not whole, so an older one is used: {damage}"
-                )
+                warn(f"checkpoint at step {step:,} is not whole, so an older one is used: {damage}")
             else:
                 return
-        for directory in self._directories:
-            self._around.progress.warn(f"{directory.path} has no whole checkpoint: it starts again at step 0")
-            directory.rewind({}, 0, 0.0)
+        for directory, checkpoints in zip(self._directories, self._checkpoints, strict=True):
+            if any(checkpoints.has_manifest(step) for step in checkpoints.steps()):
+                path = directory.path
+                raise UserError(
+                    f"{path} has checkpoints, but none is whole: only `fqf train --overwrite` can begin again"
+                )
+            warn(f"{directory.path} has no checkpoint yet: it starts again at step 0")
         self.begin()
 
     def _load(self, step: int) -> None:
         saved = [each.load(step) for each in self._checkpoints]
-        for directory, each in zip(self._directories, saved, strict=True):
-            self._compare(directory, each.ledger)
         ledgers = [each.ledger for each in saved]
-        with believed(self._checkpoints[0].directory / "manifest.json"):
-            self._position = int(ledgers[0]["position"])
+        for config, directory, ledger in zip(self._configs, self._directories, ledgers, strict=True):
+            self._compare(config, directory, ledger)
+        with believed(self._checkpoints[0].directory / f"{step:012d}" / "manifest.json"):
+            (self._position,) = {int(ledger["position"]) for ledger in ledgers}
             self._episodes = np.array([int(ledger["episodes"]) for ledger in ledgers])
             self._evaluations = [[Scores(*score) for score in ledger["evaluations"]] for ledger in ledgers]
             self._training = TrainingScores(self._configs[0])
             self._training.restore(ledgers[0]["training"])
-            if self._step != step or self._num_rows != ledgers[0]["num_rows"]:
+            logs = [(dict(ledger["logs"]), float(ledger["seconds"])) for ledger in ledgers]
+            mementos = [ledger["lanes"] for ledger in ledgers]
+            rows = {ledger["num_rows"] for ledger in ledgers}
+            if not 0 < self._position <= len(self._chunks) or self._step != step or rows != {self._num_rows}:
                 raise ValueError("its counters contradict each other")
-        state = self._parts.snapshots.restore([each.snapshot for each in saved], [each["lanes"] for each in ledgers])
-        for checkpoints, each in zip(self._checkpoints, saved, strict=True):
-            state = checkpoints.load_rows(state, step, each.segments)
-        for directory, ledger in zip(self._directories, ledgers, strict=True):
-            directory.rewind(ledger["logs"], step, float(ledger["seconds"]))
+        state = self._parts.snapshots.restore([each.snapshot for each in saved], mementos)
+        try:
+            for checkpoints, each in zip(self._checkpoints, saved, strict=True):
+                state = checkpoints.load_rows(state, step, each.segments)
+            for directory, (marks, seconds) in zip(self._directories, logs, strict=True):
+                directory.open(marks, step, seconds)
+        except BaseException:
+            self._parts.driver.close(state)
+            raise
         self._state, self._saved_at = state, (time.monotonic(), step)
         self._around.progress.skip(step * len(self._configs))
 
-    def _compare(self, directory: RunDirectory, ledger: dict[str, Any]) -> None:
+    def _compare(self, config: RunConfig[Any, Any], directory: RunDirectory, ledger: dict[str, Any]) -> None:
         """Refuse another config; name what may round differently."""
-        if ledger.get("config") != config_hash(directory.path):
+        if ledger.get("config") != config_hash(config):
             raise UserError(f"{directory.path / 'config.toml'} was changed since the checkpoint: put it back to resume")
         before, now = ledger.get("made_by", {}), self._around.facts
         changed = [name for name in now if before.get(name) != now[name]]
@@ -180,15 +191,21 @@ class Session:
 
     def run(self) -> list[Run]:
         """To the end; `Stopped` if asked to, after saving."""
+        try:
+            return self._run()
+        finally:
+            self._parts.driver.close(self._state)
+
+    def _run(self) -> list[Run]:
         while True:
+            if self._around.stop.is_set():
+                self._save()
+                raise Stopped
             if self._position == 0 or self._chunks[self._position - 1].evaluate:
                 self._evaluate()
             if self._position == len(self._chunks):
                 return self._finish()
             self._play(self._chunks[self._position])
-            if self._around.stop.is_set():
-                self._save()
-                raise Stopped
             now, step = self._saved_at
             if self._pace.is_due(time.monotonic() - now, self._step - step):
                 self._save()
@@ -205,7 +222,7 @@ class Session:
             row = counts | {"epsilon": float(self._parts.epsilon(self._step))} | _row(metrics, index)
             self._refuse_nonfinite(row, index)
             if trouble := directory.log(row, seconds, chunk.steps):
-                self._around.progress.warn(f"{directory.path}: {trouble}; its log lines are kept in memory until then")
+                self._around.progress.warn(f"{directory.path}: {trouble}; lines of its logs wait in memory for room")
             self._around.progress.advance(chunk.steps, row)
         self._training.add(finished_episodes(self._state))
 
@@ -233,8 +250,7 @@ class Session:
                 params = self._parts.driver.pick(self._state, index)[0].params
                 scores.append(summarize(self._parts.evaluate(params, jax.random.fold_in(key, step))))
         except Stopped:
-            if step:
-                self._save()
+            self._save()
             raise
         for directory, score, evaluations in zip(self._directories, scores, self._evaluations, strict=True):
             evaluations.append(score)
@@ -243,35 +259,56 @@ class Session:
             self._directories[0].log_evaluation(step, of_training, source="training")
 
     def _save(self) -> None:
-        """A disk that is full, or gone, costs this checkpoint and not the run."""
+        """A disk that is full, or gone, costs this checkpoint and not the run. All seeds have the same, or none has."""
         step = self._step
         self._saved_at = (time.monotonic(), step)
+        done = [each for each in self._checkpoints if each.last is not None and each.last.name == f"{step:012d}"]
+        if done or step == 0:
+            return
         self._around.progress.say(f"saving at step {step:,} ...")
-        for index, (directory, checkpoints) in enumerate(zip(self._directories, self._checkpoints, strict=True)):
-            if checkpoints.last is not None and checkpoints.last.name == f"{step:012d}":
-                continue
-            try:
-                ledger = {
-                    "position": self._position,
-                    "episodes": int(self._episodes[index]),
-                    "evaluations": self._evaluations[index],
-                    "training": self._training.ledger(),
-                    "seconds": directory.seconds(),
-                    "logs": directory.marks(),
-                    "config": config_hash(directory.path),
-                    "made_by": self._around.facts,
-                }
-                checkpoints.save(step, self._num_rows, self._state, ledger)
-            except OSError as error:
-                kept = f"the last good one is {checkpoints.last}" if checkpoints.last else "there is none yet"
-                text = f"NO CHECKPOINT at step {step:,} of {directory.path}: {error.strerror}; {kept}; training goes on"
-                self._around.progress.warn(text)
+        try:
+            for index, checkpoints in enumerate(self._checkpoints):
+                checkpoints.save(step, self._num_rows, self._state, self._ledger(index))
+                done.append(checkpoints)
+        except OSError as error:
+            path, last = self._directories[len(done)].path, self._checkpoints[len(done)].last
+            for checkpoints in done:
+                checkpoints.take_back()
+            kept = f"the last good one is {last}" if last else "there is none yet"
+            self._around.progress.warn(f"NO CHECKPOINT at step {step:,} of {path}: {error.strerror}; {kept}")
+        else:
+            with contextlib.suppress(OSError):  # what can't be deleted now will be next time
+                for checkpoints in self._checkpoints:
+                    checkpoints.prune()
+
+    def _ledger(self, index: int) -> dict[str, Any]:
+        directory = self._directories[index]
+        return {
+            "position": self._position,
+            "episodes": int(self._episodes[index]),
+            "evaluations": self._evaluations[index],
+            "training": self._training.ledger(),
+            "seconds": directory.seconds(),
+            "logs": directory.marks(),
+            "config": config_hash(self._configs[index]),
+            "made_by": self._around.facts,
+        }
 
     def _finish(self) -> list[Run]:
-        finished = [self._describe(index) for index in range(len(self._configs))]
-        for checkpoints in self._checkpoints:  # only now: until all are finished, all may have to be resumed
-            checkpoints.remove()
-        self._parts.driver.close(self._state)
+        """With a full disk, this is where to wait for room: what was learned is nowhere but here."""
+        while True:
+            try:
+                finished = [self._describe(index) for index in range(len(self._configs))]
+                break
+            except OSError as error:
+                paths = " ".join(str(directory.path) for directory in self._directories)
+                self._around.progress.warn(f"{paths}: {error.strerror}; trying again to write the results every minute")
+                if self._around.stop.wait(60):
+                    self._save()
+                    raise Stopped from None
+        for directory in self._directories:  # only now: until all are finished, all may have to be resumed
+            with contextlib.suppress(OSError):
+                remove_all(directory.path)
         return finished
 
     def _describe(self, index: int) -> Run:
@@ -301,8 +338,8 @@ class Session:
         return Run(directory.path, policy, scores[0], scores[-1])
 
 
-def config_hash(run: Path) -> str:
-    return sha256((run / "config.toml").read_bytes())
+def config_hash(config: RunConfig[Any, Any]) -> str:
+    return sha256(to_toml(config).encode())
 
 
 def _row(metrics: Metrics, index: int) -> dict[str, Any]:

@@ -45,11 +45,11 @@ def make_device_snapshots(cycle: Cycle, driver: Driver) -> Snapshots:
 
     def take(state, index):
         _, memory = cycle.replay.split(state.replay)
-        snapshot = with_keys_of_its_own(Snapshot(*state._replace(replay=memory)))
+        snapshot = cloned_keys(Snapshot(*state._replace(replay=memory)))
         return jax.tree.map(lambda leaf: leaf[index], snapshot), None
 
     def restore(snapshots, mementos):
-        together = with_keys_of_its_own(jax.tree.map(lambda *leaves: jnp.stack(leaves), *snapshots))
+        together = cloned_keys(jax.tree.map(lambda *leaves: jnp.stack(leaves), *snapshots))
         rows = jax.jit(jax.vmap(lambda _: cycle.replay.split(cycle.replay.init())[0]))(jnp.arange(len(snapshots)))
         return RunState(together.learner, cycle.replay.join(rows, together.memory), *together[2:])
 
@@ -60,8 +60,11 @@ def make_device_snapshots(cycle: Cycle, driver: Driver) -> Snapshots:
 
     @functools.partial(jax.jit, donate_argnums=0)
     def write_rows(old, index, first, count, rows):
-        new = ring.write(jax.tree.map(lambda leaf: leaf[index], old), first, count, rows)
-        return jax.tree.map(lambda leaf, one: leaf.at[index].set(one), old, new)
+        def put(i, old):
+            position = (first + i) % old.last.shape[1]
+            return jax.tree.map(lambda leaf, new: leaf.at[index, position].set(new[i]), old, rows)
+
+        return jax.lax.fori_loop(0, count, put, old)
 
     def read(state, index, first):
         return read_rows(cycle.replay.split(state.replay)[0], index, first)
@@ -82,7 +85,7 @@ def make_host_snapshots(cycle: Cycle, environment: HostEnvironment, num_lanes: i
 
     def take(state, index):
         _, memory = cycle.replay.split(state.replay)
-        snapshot = with_keys_of_its_own(Snapshot(*state._replace(replay=memory, environment=())))
+        snapshot = cloned_keys(Snapshot(*state._replace(replay=memory, environment=())))
         return snapshot, state.environment.memento()
 
     def restore(snapshots, mementos):
@@ -111,7 +114,7 @@ def make_host_snapshots(cycle: Cycle, environment: HostEnvironment, num_lanes: i
     return Snapshots(Snapshot(*template._replace(replay=memory)), rows, piece, take, read, restore, write)
 
 
-def with_keys_of_its_own(tree: PyTree) -> PyTree:
+def cloned_keys(tree: PyTree) -> PyTree:
     """To look at a key is not to use it: JAX's check for keys used twice is told so."""
     return jax.tree.map(lambda leaf: jax.random.clone(leaf) if is_key(leaf) else leaf, tree)
 

@@ -10,22 +10,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-import tomli_w
-
 from fqf import environments
 from fqf.agents import make_agent
+from fqf.checkpoint import KEPT, remove_all
 from fqf.config import RunConfig, check, override, read_toml
 from fqf.environments import AnyEnvironment, EnvironmentLike
-from fqf.environments.host import Stopped
-from fqf.errors import Interrupted, UserError
+from fqf.errors import Interrupted, Stopped, UserError
 from fqf.evaluation import Scores, evaluation_key, summarize
-from fqf.files import write_whole
 from fqf.parts import Parts, assemble, make_examiner
 from fqf.policy import Policy, load_policy, read_config
 from fqf.progress import Progress
 from fqf.report.figure import draw_run
 from fqf.resources import refuse_too_much_disk, refuse_too_much_memory
-from fqf.rundir import RunDirectory, is_finished, provenance, refuse_existing, run_path
+from fqf.rundir import RunDirectory, is_finished, is_run, provenance, refuse_existing, run_path
 from fqf.session import Pace, Run, Session, Surroundings, schedule
 from fqf.types import HostEnvironment
 
@@ -61,13 +58,7 @@ class Group(NamedTuple):
 
 def launch(config: RunConfig[Any, Any], how: Launch, environment: AnyEnvironment | None = None) -> list[Run]:
     """Train every seed, each into its own directory."""
-    for name, holds, rule in (
-        ("seeds", how.seeds >= 1, "at least 1"),
-        ("checkpoint_minutes", how.checkpoint_minutes > 0, "greater than 0"),
-        ("checkpoint_steps", how.checkpoint_steps >= 0, "0 or more"),
-    ):
-        if not holds:
-            raise UserError(f"{name} is {getattr(how, name)}, but must be {rule}")
+    check_launch(how)
     configs = [replace(config, seed=config.seed + index) for index in range(how.seeds)]
     for each in configs:
         check(each)
@@ -81,19 +72,26 @@ def launch(config: RunConfig[Any, Any], how: Launch, environment: AnyEnvironment
     parts = assemble(config, environment, stop)
     needs = (config.replay_capacity, parts.replay_bytes, parts.learner_bytes)
     refuse_too_much_memory(*needs, at_once(groups))
-    refuse_too_much_disk(*needs, how.seeds, how.runs)
+    refuse_too_much_disk(*needs, how.seeds, KEPT + 1, how.runs)
     with contextlib.ExitStack() as stack:
-        directories = [[stack.enter_context(new_directory(each, group)) for each in group.configs] for group in groups]
+        directories = claim(groups, stack)
+        for members in directories:
+            for directory in members:  # again, now that nobody else can write there
+                refuse_existing(directory.path, how.overwrite)
+        for group, members in zip(groups, directories, strict=True):
+            for directory in members:
+                directory.create(launch_facts(group))
         return run_groups(groups, directories, [parts] * len(groups), stop, resumed=False)
 
 
 def resume(paths: Sequence[Path], quiet: bool = False, environment: AnyEnvironment | None = None) -> list[Run]:
     """Go on with unfinished runs, each from its last whole checkpoint, as if they had never stopped."""
     groups: list[Group] = []
-    for path in paths:
+    for path in (path.absolute() for path in paths):
         if not any(path in group.paths for group in groups):
             groups.append(read_group(path, quiet))
     unfinished = [group for group in groups if not all(is_finished(path) for path in group.paths)]
+    tidy([path for group in groups if group not in unfinished for path in group.paths])
     if not unfinished:
         raise UserError(f"nothing to resume: {', '.join(str(path) for path in paths)} finished before")
     stop, made = threading.Event(), dict[Any, Parts]()
@@ -106,14 +104,52 @@ def resume(paths: Sequence[Path], quiet: bool = False, environment: AnyEnvironme
         refuse_too_much_memory(config.replay_capacity, parts.replay_bytes, parts.learner_bytes, at_once(unfinished))
     parts_of = [made[replace(group.configs[0], seed=0)] for group in unfinished]
     with contextlib.ExitStack() as stack:
-        directories = [
-            [
-                stack.enter_context(RunDirectory.of_unfinished(path, config))
-                for path, config in zip(group.paths, group.configs, strict=True)
-            ]
-            for group in unfinished
-        ]
+        directories = claim(unfinished, stack)
+        for group, members in zip(unfinished, directories, strict=True):
+            if all(is_finished(path) for path in group.paths):
+                raise UserError(f"nothing to resume: {group.paths[0]} has finished meanwhile")
+            for directory in members:
+                if not is_run(directory.path):  # killed while the seeds of one program were being given directories
+                    directory.create(launch_facts(group))
         return run_groups(unfinished, directories, parts_of, stop, resumed=True)
+
+
+def tidy(finished: Sequence[Path]) -> None:
+    """What a process killed just after a summary was written has left undone."""
+    for path in finished:
+        remove_all(path)
+        if not (path / "figure.png").is_file():
+            draw_run(path)
+
+
+def claim(groups: Sequence[Group], stack: contextlib.ExitStack) -> list[list[RunDirectory]]:
+    """All directories, before anything in them is changed."""
+    return [
+        [
+            stack.enter_context(RunDirectory(path, config))
+            for path, config in zip(group.paths, group.configs, strict=True)
+        ]
+        for group in groups
+    ]
+
+
+def launch_facts(group: Group) -> dict[str, Any]:
+    """What `resume` must know beside the config."""
+    return {
+        "seeds_in_one_program": [each.seed for each in group.configs],
+        "checkpoint_minutes": group.how.checkpoint_minutes,
+        "checkpoint_steps": group.how.checkpoint_steps,
+    }
+
+
+def check_launch(how: Launch) -> None:
+    for name, holds, rule in (
+        ("seeds", how.seeds >= 1, "at least 1"),
+        ("checkpoint_minutes", how.checkpoint_minutes > 0, "greater than 0"),
+        ("checkpoint_steps", how.checkpoint_steps >= 0, "0 or more"),
+    ):
+        if not holds:
+            raise UserError(f"{name} is {getattr(how, name)}, but must be {rule}")
 
 
 def at_once(groups: Sequence[Group]) -> int:
@@ -160,8 +196,8 @@ def run_groups(
         for failure in failures:
             if failure is not None and not isinstance(failure, Stopped):
                 raise failure
-        if received:
-            left = " ".join(str(path) for path in paths if not is_finished(path))
+        left = " ".join(str(path) for path in paths if not is_finished(path))
+        if received and left:
             raise Interrupted(received[0], f"stopped by {signal.Signals(received[0]).name}; go on: fqf resume {left}")
     runs = [run for future in futures for run in future.result()]
     for run in runs:  # here and not in a thread: matplotlib is not made for threads
@@ -185,37 +221,33 @@ def heeding_signals(stop: threading.Event, progress: Progress) -> Iterator[list[
     if threading.current_thread() is not threading.main_thread():
         yield received
         return
-    before = {number: signal.signal(number, heed) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    ours = [number for number, handler in before.items() if handler not in (signal.SIG_IGN, None)]  # nohup: not ours
+    for number in ours:
+        signal.signal(number, heed)
     try:
         yield received
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def new_directory(config: RunConfig[Any, Any], group: Group) -> RunDirectory:
-    """Its launch.toml says what `resume` must know beside the config."""
-    directory = RunDirectory(run_path(group.how.runs, config), config, group.how.overwrite)
-    facts = {
-        "seeds_in_one_program": [each.seed for each in group.configs],
-        "checkpoint_minutes": group.how.checkpoint_minutes,
-        "checkpoint_steps": group.how.checkpoint_steps,
-    }
-    write_whole(directory.path / "launch.toml", tomli_w.dumps(facts).encode())
-    return directory
+        for number in ours:
+            signal.signal(number, before[number])
 
 
 def read_group(path: Path, quiet: bool) -> Group:
     """The run in a directory, with those that share its program."""
-    if not (path / "config.toml").is_file():
+    if not is_run(path):
         raise UserError(f"{path} holds no run: there is no {path / 'config.toml'}")
-    facts = read_toml(path / "launch.toml") if (path / "launch.toml").is_file() else {}
-    seeds = facts.pop("seeds_in_one_program", [read_config(path / "config.toml").seed])
+    facts, config = read_toml(path / "launch.toml"), read_config(path / "config.toml")
+    seeds = facts.pop("seeds_in_one_program", [config.seed])
     if not isinstance(seeds, list) or not all(type(seed) is int for seed in seeds):
         raise UserError(f"{path / 'launch.toml'}: seeds_in_one_program is {seeds!r}, but must be a list of seeds")
     paths = [path if len(seeds) == 1 else path.parent / f"seed{seed}" for seed in seeds]
     how = override(Launch(), {"quiet": quiet} | facts)
-    return Group([read_config(each / "config.toml") for each in paths], paths, how)
+    check_launch(how)
+    configs = [
+        read_config(each / "config.toml") if is_run(each) else replace(config, seed=seed)
+        for each, seed in zip(paths, seeds, strict=True)
+    ]
+    return Group(configs, paths, how)
 
 
 def known_environment(config: RunConfig[Any, Any]) -> AnyEnvironment:

@@ -8,7 +8,7 @@ import pytest
 
 import fqf
 from fqf import session
-from fqf.environments.host import Stopped
+from fqf.errors import Stopped
 
 SMALL = {
     "steps": 480,

@@ -1,5 +1,6 @@
 """Files that can't be trusted: whatever is done to a checkpoint, it is whole, or it is not used."""
 
+import errno
 import json
 import random
 import shutil
@@ -13,6 +14,7 @@ from faults.conftest import SMALL, stop_after
 from faults.harness import digest
 
 import fqf
+from fqf import snapshots
 from fqf.checkpoint import FORMAT, Checkpoints, Damaged, manifest, read_manifest, sha256, to_arrays
 from fqf.errors import UserError
 from fqf.files import Lock
@@ -58,12 +60,37 @@ def test_two_checkpoints_are_kept_and_share_their_rows(stopped, parts):
     assert newer[0][1] > 360 - SMALL["replay_capacity"] >= newer[0][0]  # no more than the ring holds
 
 
-def test_a_checkpoint_gives_back_what_was_saved(stopped, parts):
-    first, second = load(stopped, 360, parts), load(stopped, 360, parts)
-    assert first.keys() == second.keys()
-    for name, leaf in first.items():
-        np.testing.assert_array_equal(leaf, second[name])
-    assert not all(np.array_equal(leaf, load(stopped, 300, parts)[name]) for name, leaf in first.items())
+def test_a_checkpoint_gives_back_what_was_saved(parts, tmp_path):
+    """Two saves, the second after the ring has wrapped around; every leaf, the keys' too."""
+    state = parts.driver.init(jax.random.key(1)[None])
+    checkpoints, played = Checkpoints(tmp_path, parts.snapshots), 0
+    for step in (90, 310):
+        state, _ = parts.driver.warm_up(state, played, step - played)
+        checkpoints.save(step, step, state, {})
+        played = step
+        saved, expected = load(tmp_path, step, parts), to_arrays(snapshots.cloned_keys(state))
+        assert saved.keys() == expected.keys()
+        for name, leaf in expected.items():
+            np.testing.assert_array_equal(saved[name], leaf, err_msg=name)
+
+
+def test_a_seed_that_can_not_save_takes_the_others_back(tmp_path, monkeypatch, capfd):
+    """Seeds of one program need a checkpoint at the same step, or none of them can go on."""
+    save, refused = Checkpoints.save, []
+
+    def fail(self, step, *rest):
+        if step == 240 and self._index == 1:
+            refused.append(step)
+            raise OSError(errno.ENOSPC, "No space left on device")
+        save(self, step, *rest)
+
+    monkeypatch.setattr(Checkpoints, "save", fail)
+    options = {**SMALL, "seeds": 2, "seeds_together": "vmap"}
+    stop_after(240, lambda: fqf.train_seeds("classic/cartpole", runs=tmp_path, **options))
+    assert refused == [240]
+    assert "NO CHECKPOINT at step 240" in capfd.readouterr().err
+    steps = [sorted(path.name for path in tmp_path.rglob(f"seed{seed}/checkpoints/0*")) for seed in (0, 1)]
+    assert steps == [["000000000100", "000000000180"]] * 2
 
 
 def test_a_resumed_run_is_the_run_that_never_stopped(copy, calm):
@@ -99,13 +126,31 @@ def test_a_damaged_newest_checkpoint_falls_back_to_the_one_before_and_says_so(co
     assert "checkpoint at step 360 is not whole, so an older one is used" in lines[0]
 
 
-@pytest.mark.parametrize("pattern", ["state.safetensors", "rows/*"])
-def test_without_a_whole_checkpoint_a_run_starts_again(copy, calm, capfd, pattern):
-    for path in (copy / "checkpoints").rglob(pattern):
-        path.write_bytes(path.read_bytes()[:-1])
+def test_before_its_first_checkpoint_a_run_starts_again(copy, calm, capfd):
+    for path in (copy / "checkpoints").rglob("manifest.json"):
+        path.unlink()
     run = fqf.resume(copy, quiet=True)
     assert digest(run.path) == digest(calm)
-    assert "starts again at step 0" in capfd.readouterr().err
+    assert "has no checkpoint yet: it starts again at step 0" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("pattern", ["state.safetensors", "rows/*", "manifest.json"])
+def test_a_run_whose_checkpoints_are_all_damaged_is_left_alone(copy, pattern):
+    for path in (copy / "checkpoints").rglob(pattern):
+        path.write_bytes(path.read_bytes()[:-1])
+    before = {path: path.read_bytes() for path in copy.rglob("*") if path.is_file() and path.name != "lock"}
+    with pytest.raises(UserError, match=r"has checkpoints, but none is whole: only `fqf train --overwrite` can begin"):
+        fqf.resume(copy, quiet=True)
+    assert {path: path.read_bytes() for path in before} == before
+
+
+def test_a_disk_that_can_not_be_read_is_no_damage(copy, monkeypatch):
+    def fail(path):
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(Path, "read_bytes", fail)
+    with pytest.raises(UserError, match=r"manifest.json can't be read: Input/output error"):
+        fqf.resume(copy, quiet=True)
 
 
 def rewrite(run: Path, change) -> None:
@@ -135,15 +180,15 @@ def test_a_manifest_that_lies_is_damage(copy, parts, change):
         load(copy, 360, parts)
 
 
-def test_tensors_of_another_run_are_damage(copy, parts):
-    """Right size and hash, wrong shapes."""
+def test_tensors_of_another_version_are_refused(copy, parts):
+    """Right size and hash, wrong shapes: no older checkpoint would help."""
     state = copy / "checkpoints" / "000000000360" / "state.safetensors"
     tensors = {"a": np.zeros(3, np.float32)}
     data = safetensors.numpy.save(tensors)
     state.write_bytes(data)
     entry = {"size": len(data), "sha256": sha256(data)}
     rewrite(copy, lambda said: said.update(state=entry))
-    with pytest.raises(Damaged, match="not those of this run"):
+    with pytest.raises(UserError, match="does not hold the tensors of this run"):
         load(copy, 360, parts)
 
 

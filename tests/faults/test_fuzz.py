@@ -110,7 +110,7 @@ def test_a_mutated_segment_is_damage_even_if_its_hash_is_right(tmp_path, seed):
     data, path = mutate(good, seed), tmp_path / "rows.safetensors"
     path.write_bytes(data)
     wanted = sum(leaf.nbytes for leaf in rows)
-    with contextlib.suppress(Damaged):
+    with contextlib.suppress(Damaged, UserError):
         read = from_arrays(rows, read_exactly(path, Entry(len(data), sha256(data)), wanted), path)
         assert [leaf.shape for leaf in read] == [leaf.shape for leaf in rows]
 

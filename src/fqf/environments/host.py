@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import jax
 import numpy as np
 
-from fqf.errors import UserError
+from fqf.errors import Stopped, UserError
 from fqf.types import Environment, FinishedEpisode, HostEnvironment, HostLanes, Timestep
 
 
@@ -152,10 +152,6 @@ def _timestep(observation: Any, reward: Any, terminated: np.ndarray, last: Any) 
 def episode_seed(seed: int, lane: int, episode: int) -> int:
     """31 bits that follow from the run's seed, the lane and the number of the episode in it."""
     return int(np.random.SeedSequence((seed, lane, episode)).generate_state(1)[0]) >> 1
-
-
-class Stopped(Exception):
-    """Another seed of the same launch failed, or the user interrupted it."""
 
 
 class Stoppable:
