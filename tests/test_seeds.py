@@ -9,8 +9,7 @@ from test_drivers import driver, leaves, run, same
 from fqf import environments
 
 JITTABLE = [id for id in environments.IDS if environments.family(id) in environments.FAMILIES]
-QUICK = ("classic/cartpole", "minatar/breakout", "toy/exponential")
-EVERY = [pytest.param(id, marks=() if id in QUICK else pytest.mark.slow) for id in JITTABLE]
+EVERY = [pytest.param(id, marks=() if id == "classic/cartpole" else pytest.mark.slow) for id in JITTABLE]
 
 
 @pytest.mark.parametrize("env", EVERY)
@@ -24,6 +23,7 @@ def test_a_seed_beside_others_gives_the_bits_it_gives_alone(env):
     assert not same(alone, together[0])
 
 
+@pytest.mark.slow
 def test_vmapped_seeds_agree_up_to_rounding():
     """In one vmapped program sums may be taken in another order (docs/decisions/0005-seeds-and-speed.md)."""
     device = driver()
