@@ -7,25 +7,24 @@
 import argparse
 import resource
 import sys
+import tempfile
 import time
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 
+import fqf
+from fqf.agents import make_agent
 from fqf.agents.agent import Agent
-from fqf.config import override
 from fqf.cycle import Rhythm, make_cycle
 from fqf.drivers import make_host_driver
-from fqf.environments import make
-from fqf.parts import assemble
 from fqf.presets import preset
 from fqf.replay.memory import make_uniform
 from fqf.replay.ring import Sampling
 from fqf.types import EnvironmentSpec, HostEnvironment, LossOutput, Timestep
 
-STEPS = 20_000
+STEPS = 4_000
 
 
 class Nothing:
@@ -47,45 +46,58 @@ class Nothing:
 
 
 def overhead() -> None:
-    """No network, no environment, one empty update in 20,000 steps: what is left is Python, dispatch and the ring."""
+    """FQF's own trees of parameters and optimiser, every leaf shrunk to one number, an update of one row per four
+    steps: what is left is Python, the dispatch of compiled functions, and the ring."""
     spec = EnvironmentSpec("test/nothing", (84, 84), np.dtype("uint8"), 6)
+    config = preset("fqf", "atari/pong")
+    whole = make_agent(config, spec)
+    shapes = jax.eval_shape(whole.init, jax.random.key(0))
     agent = Agent(
-        init=lambda key: jnp.zeros(()),
-        q_values=lambda params, observation, key: jnp.zeros((len(observation), 6)) + params,
+        init=lambda key: jax.tree.map(lambda leaf: jnp.zeros(1), shapes),
+        q_values=lambda params, observation, key: jnp.zeros((len(observation), 6)) + jax.tree.leaves(params)[0],
         distribution=None,
-        loss=lambda params, target, batch, key: LossOutput(params * batch.reward, batch.reward, {}),
-        optimizer=optax.identity(),
+        loss=lambda params, target, batch, key: LossOutput(
+            sum(leaf[0] for leaf in jax.tree.leaves(params)) * batch.reward, batch.reward, {}
+        ),
+        optimizer=whole.optimizer,
     )
-    for lanes in (1, 8):
+    for lanes in (1, 4, 8):
         replay = make_uniform(spec, 10_000, lanes, Sampling(1, 0.99, 1, 4))
-        rhythm = Rhythm(STEPS * lanes, 10 * STEPS * lanes, 4, lambda step: 0.01, lambda step: 0.5)
+        rhythm = Rhythm(4, 8_000, 4, lambda step: 0.01, lambda step: 0.5)
         cycle = make_cycle(agent, spec.num_actions, lanes, replay, rhythm)
         driver = make_host_driver(cycle, HostEnvironment(spec, lambda n, visible: Nothing(n, spec)), lanes)
         state = driver.init(jax.vmap(jax.random.key)(jnp.zeros(1, int)))
         state, _ = driver.warm_up(state, 0, 100)
         state, _ = jax.block_until_ready(driver.advance(state, 100, 1))
-        start = time.perf_counter()
-        state, _ = jax.block_until_ready(driver.advance(state, 100 + STEPS, 1))
-        print(f"{lanes} lanes: {1000 * (time.perf_counter() - start) / STEPS:.3f} ms per vector step", flush=True)
+        times = []
+        for repeat in range(5):
+            start, busy = time.perf_counter(), time.thread_time()
+            begin, periods = 200 + repeat * STEPS, STEPS // driver.steps_per_period
+            state, _ = jax.block_until_ready(driver.advance(state, begin, periods))
+            times.append((1000 * (time.perf_counter() - start) / STEPS, 1000 * (time.thread_time() - busy) / STEPS))
+        wall, thread = np.median(times, axis=0)
+        print(f"{lanes} lanes: {thread:.3f} ms per vector step on Python's thread, {wall:.3f} in all", flush=True)
 
 
 def memory(agent: str, lanes: int) -> None:
-    """Peak resident size of a process that fills a whole replay, learns and evaluates."""
-    config = override(
-        preset(agent, "atari/breakout", "dopamine"),
-        {"lanes": lanes, "evaluation_steps": 2_000, "learning_starts_steps": 20_000, "num_fractions": 8},
-    )
-    parts = assemble(config, make(config.env, config.environment))
-    state = parts.driver.init(jax.vmap(jax.random.key)(jnp.zeros(1, int)))
-    report("replay made")
-    state, _ = parts.driver.warm_up(state, 0, 20_000 // lanes)
-    report("20,000 random steps")
-    state, _ = parts.driver.advance(state, 20_000 // lanes, 100)
-    report("100 periods of learning")
-    parts.evaluate(parts.driver.pick(state, 0)[0].params, jax.random.key(1))
-    report("evaluation")
-    state, _ = parts.driver.advance(state, 20_000 // lanes + 100 * parts.driver.steps_per_period, 50)
-    report("50 more periods")
+    """Peak resident size of a whole `fqf train` with a replay of a million frames: random play, learning, evaluation,
+    checkpoints, report. (The ring is touched as a whole when it is made; a longer run fills it in place.)"""
+    options = {"num_fractions": 8} if "fqf" in agent else {}
+    with tempfile.TemporaryDirectory() as runs:
+        fqf.train(
+            "atari/breakout",
+            agent,
+            runs=runs,
+            protocol="dopamine",
+            lanes=lanes,
+            learning_starts_steps=20_000,
+            steps=21_000,
+            evaluation_steps=2_000,
+            checkpoint_steps=20_000,
+            quiet=True,
+            **options,
+        )
+        report(f"{agent}, {lanes} lanes")
 
 
 def report(what: str) -> None:
