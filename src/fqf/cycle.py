@@ -36,8 +36,8 @@ class Cycle(NamedTuple):
     act: Callable[[PyTree, Actor, Timestep, Key, Int[Array, ""]], Actor]
     """params, actor, arrival, run's key, vector_step: see where the last action led, and choose the next one"""
     act_randomly: Callable[[PyTree, Actor, Timestep, Key, Int[Array, ""]], Actor]
-    store: Callable[[PyTree, Actor, Int[Array, ""]], PyTree]
-    """replay, actor, vector_step: keep the row that its action leaves"""
+    store: Callable[[PyTree, Timestep, Int[Array, "E"], Int[Array, ""]], PyTree]
+    """replay, timestep, action, vector_step: keep the row that an action leaves"""
     learn: Callable[[LearnerState, PyTree, Key, Int[Array, ""]], tuple[LearnerState, PyTree, dict[str, Array]]]
     """learner, replay, run's key, vector_step: the updates that are due, and the sums of their metrics"""
     replay: Replay
@@ -76,9 +76,6 @@ def make_cycle(agent: Agent, num_actions: int, num_lanes: int, replay: Replay, r
         action = jax.random.randint(act_key(key, vector_step), (num_lanes,), 0, num_actions)
         return see(actor, arrival)._replace(action=action)
 
-    def store(experience, actor, vector_step):
-        return replay.add(experience, actor.timestep, actor.action, vector_step)
-
     def learn(learned, experience, key, vector_step):
         exponent = rhythm.importance_exponent(vector_step * num_lanes)
 
@@ -99,7 +96,7 @@ def make_cycle(agent: Agent, num_actions: int, num_lanes: int, replay: Replay, r
         due = step // rhythm.target_period_steps > before // rhythm.target_period_steps
         return jax.lax.cond(due, learner.sync_target, lambda same: same, learned)
 
-    return Cycle(init, act, act_randomly, store, learn, replay, steps_per_period, updates_per_period)
+    return Cycle(init, act, act_randomly, replay.add, learn, replay, steps_per_period, updates_per_period)
 
 
 class RunKeys(NamedTuple):

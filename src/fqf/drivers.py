@@ -6,6 +6,7 @@ update. In a trace this is act, learn, step, store:
     ... act(t) | step(t) store(t) act(t+1) | learn | step(t+1) store(t+1) act(t+2) ...
 """
 
+import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -54,7 +55,7 @@ def make_device_driver(cycle: Cycle, environment: Environment) -> Driver:
         environment_state, arrival = environment.step(state.environment, state.actor.action)
         return state._replace(
             environment=environment_state,
-            replay=cycle.store(state.replay, state.actor, vector_step),
+            replay=cycle.store(state.replay, state.actor.timestep, state.actor.action, vector_step),
             actor=act(state.learner.params, state.actor, arrival, state.key, vector_step),
         )
 
@@ -108,9 +109,13 @@ def make_host_driver(cycle: Cycle, environment: HostEnvironment, num_lanes: int)
     act = jax.jit(cycle.act, donate_argnums=1)
     act_randomly = jax.jit(cycle.act_randomly, donate_argnums=1)
     store = jax.jit(cycle.store, donate_argnums=0)
-    learn = jax.jit(cycle.learn, donate_argnums=(0, 1))
     forget = jax.jit(forget_episodes, donate_argnums=0)
-    add = jax.jit(lambda sums, metrics: jax.tree.map(jnp.add, sums, metrics), donate_argnums=0)
+    traced_learn = jax.jit(cycle.learn)  # never run: asked for its shapes, which it remembers
+
+    @functools.partial(jax.jit, donate_argnums=(0, 1, 2))
+    def learn(learned, experience, sums, key, vector_step):
+        learned, experience, metrics = cycle.learn(learned, experience, key, vector_step)
+        return learned, experience, jax.tree.map(jnp.add, sums, metrics)
 
     def init(keys):
         keys = run_keys(keys[0])
@@ -122,7 +127,7 @@ def make_host_driver(cycle: Cycle, environment: HostEnvironment, num_lanes: int)
         experience, actor = state.replay, state.actor
         for vector_step in range(begin, begin + num_steps):
             arrival = state.environment.step(np.array(actor.action))
-            experience = store(experience, actor, vector_step)
+            experience = store(experience, actor.timestep, actor.action, vector_step)
             actor = act(state.learner.params, actor, arrival, state.key, vector_step)
         return state._replace(replay=experience, actor=actor)
 
@@ -132,13 +137,14 @@ def make_host_driver(cycle: Cycle, environment: HostEnvironment, num_lanes: int)
         return state, report({}, state.actor)
 
     def advance(state, vector_step, num_periods):
-        state, sums = state._replace(actor=forget(state.actor)), None
+        state = state._replace(actor=forget(state.actor))
+        _, _, shapes = traced_learn.eval_shape(state.learner, state.replay, state.key, vector_step)
+        sums = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
         for begin in range(vector_step, vector_step + num_periods * cycle.steps_per_period, cycle.steps_per_period):
             state = play(state, begin, cycle.steps_per_period, act)
             end = begin + cycle.steps_per_period
-            learned, experience, metrics = learn(state.learner, state.replay, state.key, end)
+            learned, experience, sums = learn(state.learner, state.replay, sums, state.key, end)
             state = state._replace(learner=learned, replay=experience)
-            sums = metrics if sums is None else add(sums, metrics)
         means = jax.tree.map(lambda total: total / (num_periods * cycle.updates_per_period), sums)
         return state, report(means, state.actor)
 
