@@ -201,7 +201,11 @@ def run_groups(
             raise Interrupted(received[0], f"stopped by {signal.Signals(received[0]).name}; go on: fqf resume {left}")
     runs = [run for future in futures for run in future.result()]
     for run in runs:  # here and not in a thread: matplotlib is not made for threads
-        draw_run(run.path)
+        try:
+            draw_run(run.path)
+        except OSError as error:
+            (run.path / "figure.png").unlink(missing_ok=True)  # `fqf resume` draws it when there is room
+            progress.warn(f"no picture of {run.path}: {error.strerror}")
     return runs
 
 

@@ -91,7 +91,9 @@ def test_a_signal_ends_the_run_after_a_checkpoint_with_a_line_that_says_how_to_g
     flags = [f"--{name.replace('_', '-')}={value}" for name, value in job.items() if name not in ("environment",)]
     flags = [flag.replace("--torso-layers=[5]", "--torso-layers") for flag in flags]
     flags = [part for flag in flags for part in ([flag, "5"] if flag == "--torso-layers" else [flag])]
-    command = [sys.executable, "-c", "import sys; from fqf.cli import main; sys.exit(main())", "train", *flags]
+    # Tests may run in the background, where a shell lets processes ignore SIGINT; a terminal does not.
+    heed = "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    command = [sys.executable, "-c", f"{heed}; from fqf.cli import main; sys.exit(main())", "train", *flags]
     process = subprocess.Popen([*command, "--runs", str(tmp_path)], stderr=subprocess.PIPE, text=True)
     run = run_directory(tmp_path, job)
     while not (run / "metrics.jsonl").is_file() or (run / "metrics.jsonl").read_text().count("\n") < 5:
@@ -131,4 +133,5 @@ def test_a_disk_that_takes_no_more_costs_checkpoints_and_not_the_run(tmp_path, m
     assert process.returncode == 0, messages
     assert "NO CHECKPOINT at step" in messages
     assert "File too large; there is none yet" in messages
+    assert "no picture of" in messages
     assert digest(run_directory(tmp_path / "storm", job)) == digest(run_directory(tmp_path / "calm", job))
