@@ -118,7 +118,7 @@ def test_fractions_compares_four_sources(capsys, tmp_path):
     assert "dqn has no fractions to choose; agents that have: fqf, fqf_consistent" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("agent", ["dqn", "c51", "fqf_rainbow"])
+@pytest.mark.parametrize("agent", ["dqn", "c51", pytest.param("fqf_rainbow", marks=pytest.mark.slow)])
 def test_every_kind_of_agent_trains_and_is_drawn(agent, tmp_path):
     arguments = "--steps 300 --learning-starts-steps 100 --hidden 8 --batch-size 8 --evaluation-episodes 4 --quiet"
     assert main(f"train --agent {agent} --runs {tmp_path} --torso-layers 5 {arguments}".split()) == 0

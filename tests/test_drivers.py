@@ -307,7 +307,9 @@ def on_host(agent, environment, lanes, replay, rhythm):
     return make_host_driver(cycle, host, lanes)
 
 
-@pytest.mark.parametrize(("lanes", "agent"), [(3, "rainbow"), (8, "fqf")])
+@pytest.mark.parametrize(
+    ("lanes", "agent"), [pytest.param(3, "rainbow"), pytest.param(8, "fqf", marks=pytest.mark.slow)]
+)
 def test_both_drivers_give_the_same_run(lanes, agent):
     """The same environment, stepped by a compiled loop and by Python: the same rows, and the same parameters."""
     environment_key = run_keys(keys(3)[0]).environment

@@ -22,7 +22,7 @@ from fqf.types import EnvironmentSpec
 
 pytestmark = pytest.mark.usefixtures("compile_quickly")
 FUZZ = settings(
-    max_examples=60, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=20, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 
 
