@@ -10,7 +10,7 @@ from fqf.environments import IDS, NoOptions, family
 from fqf.environments.atari import PROTOCOLS
 from fqf.errors import UserError
 from fqf.presets import FOR_AGENTS, PRESETS, preset
-from fqf.train import schedule
+from fqf.schedule import schedule
 
 
 @pytest.mark.parametrize("agent", AGENTS)

@@ -16,9 +16,10 @@ from fqf.environments import EnvironmentLike
 from fqf.errors import Diverged, Interrupted, UserError
 from fqf.policy import Policy
 from fqf.presets import preset
-from fqf.session import Run
-from fqf.train import Launch, evaluate, launch, load
+from fqf.results import Run
+from fqf.train import Launch, launch
 from fqf.train import resume as resume_runs
+from fqf.trained import evaluate, load
 from fqf.types import EnvironmentSpec, JittableEnvironment, ReturnDistribution, Timestep
 
 __version__ = "0.1.0"

@@ -4,13 +4,11 @@
     checkpoints/000000120000/manifest.json        every file of the checkpoint with size and hash; what Python counts
     checkpoints/rows/000000000000-000000030000.safetensors ...     experience, shared by the checkpoints that name it
 
-No file that a manifest names is ever written again. A file that can't be trusted is `Damaged`, whatever is wrong
-with it, and nothing in it is believed before its size and its hash are as its manifest says.
+No file that a manifest names is ever written again.
 """
 
 import contextlib
 import hashlib
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -18,31 +16,15 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-import safetensors
 import safetensors.numpy
 
-from fqf.errors import UserError
 from fqf.files import sync_directory, write_whole
+from fqf.formats import FORMAT, Damaged, Entry, believed, manifest, read_manifest, read_tensors, sha256, to_arrays
 from fqf.replay.ring import Ring
-from fqf.snapshots import Snapshots, is_key
-from fqf.types import PyTree, RunState, Snapshot
+from fqf.snapshots import Snapshots
+from fqf.types import RunState, Snapshot
 
-FORMAT = "fqf-checkpoint-1"
 KEPT = 2
-MANIFEST_BYTES = 2**28
-HEADER_BYTES = 2**20
-"""More than safetensors needs for the names and shapes of our tensors."""
-
-
-class Damaged(Exception):
-    """A checkpoint that can't be trusted; an older one may be whole."""
-
-
-class Entry(NamedTuple):
-    """What a manifest says of a file."""
-
-    size: int
-    sha256: str
 
 
 class Segment(NamedTuple):
@@ -169,8 +151,7 @@ class Checkpoints:
             if content["step"] != step or edges[0] > oldest or edges[1:] != [segment.end for segment in segments]:
                 raise ValueError("its rows do not follow one another")
             entry = Entry(int(content["state"]["size"]), str(content["state"]["sha256"]))
-        data = read_exactly(path / "state.safetensors", entry, tree_bytes(self._snapshots.template))
-        snapshot = from_arrays(self._snapshots.template, data, path / "state.safetensors")
+        snapshot = read_tensors(path / "state.safetensors", entry, self._snapshots.template)
         return Saved(snapshot, ledger | {"num_rows": num_rows}, segments)
 
     def load_rows(self, state: RunState, step: int, segments: list[Segment]) -> RunState:
@@ -190,7 +171,7 @@ class Checkpoints:
         shapes = jax.tree.map(
             lambda leaf: jax.ShapeDtypeStruct((count, *leaf.shape[1:]), leaf.dtype), self._snapshots.rows
         )
-        rows: Ring = from_arrays(shapes, read_exactly(path, segment, tree_bytes(shapes)), path)
+        rows: Ring = read_tensors(path, Entry(segment.size, segment.sha256), shapes)
         return jax.tree.map(lambda leaf: np.pad(leaf, [(0, piece - count), *[(0, 0)] * (leaf.ndim - 1)]), rows)
 
     def digests(self, state: RunState, num_rows: int) -> dict[str, str]:
@@ -241,88 +222,3 @@ def remove_all(run: Path) -> None:
     for path in (directory / "rows", directory):
         with contextlib.suppress(OSError):  # somebody else's files are in it
             path.rmdir()
-
-
-def sha256(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
-
-
-def manifest(content: Mapping[str, Any]) -> bytes:
-    """With a hash of itself: nothing else vouches for it."""
-    return json.dumps({"sha256": _own_hash(content), "content": content}, sort_keys=True).encode()
-
-
-def read_manifest(path: Path) -> dict[str, Any]:
-    """Refuses one of another format, which is not damage."""
-    with believed(path):
-        if path.stat().st_size > MANIFEST_BYTES:
-            raise ValueError(f"it has {path.stat().st_size} bytes")
-        whole = json.loads(path.read_bytes())
-        content = dict(whole["content"])
-        if whole["sha256"] != _own_hash(content):
-            raise ValueError("its hash is not that of its content")
-    if content.get("format") != FORMAT:
-        writer = content.get("ledger", {}).get("made_by", {}).get("versions", {}).get("fqf", "that wrote it")
-        raise UserError(f"{path} has format {content.get('format')!r}; this version reads {FORMAT!r}: use fqf {writer}")
-    return content
-
-
-def _own_hash(content: Mapping[str, Any]) -> str:
-    return sha256(json.dumps(content, sort_keys=True).encode())
-
-
-@contextlib.contextmanager
-def believed(path: Path) -> Iterator[None]:
-    """What is missing or makes no sense is damage, told in one line."""
-    try:
-        yield
-    except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
-        raise Damaged(f"{path} can't be used: {error.strerror}") from None
-    except OSError as error:  # it may be whole, on a disk or with rights that are not: nothing to start again for
-        raise UserError(f"{path} can't be read: {error.strerror}") from None
-    except (ArithmeticError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        raise Damaged(f"{path} can't be used: {error or type(error).__name__}") from None
-
-
-def read_exactly(path: Path, entry: Entry | Segment, tensor_bytes: int) -> bytes:
-    """A file of the size and hash that are said; never more of it than the tensors that are wanted need."""
-    with believed(path):
-        size = path.stat().st_size
-        if size != entry.size or size > tensor_bytes + HEADER_BYTES:
-            raise ValueError(f"it has {size} bytes, not {min(entry.size, tensor_bytes + HEADER_BYTES)}")
-        data = path.read_bytes()
-        if sha256(data) != entry.sha256:
-            raise ValueError("its hash is not the one in the manifest")
-    return data
-
-
-def tree_bytes(tree: PyTree) -> int:
-    leaves = jax.tree.leaves(jax.eval_shape(without_keys, tree))
-    return sum(leaf.size * leaf.dtype.itemsize for leaf in leaves)
-
-
-def without_keys(tree: PyTree) -> PyTree:
-    """Random keys as the numbers they are made of."""
-    return jax.tree.map(lambda leaf: jax.random.key_data(leaf) if is_key(leaf) else leaf, tree)
-
-
-def to_arrays(tree: PyTree) -> dict[str, np.ndarray]:
-    """Every leaf by its path."""
-    leaves = jax.tree_util.tree_flatten_with_path(without_keys(tree))[0]
-    return {jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in leaves}
-
-
-def from_arrays(template: PyTree, data: bytes, path: Path) -> PyTree:
-    """A tree like the template from a file of tensors: names, shapes and types must be the template's."""
-    leaves, structure = jax.tree_util.tree_flatten_with_path(jax.eval_shape(without_keys, template))
-    expected = {jax.tree_util.keystr(where): (leaf.shape, leaf.dtype) for where, leaf in leaves}
-    try:
-        arrays = safetensors.numpy.load(data)
-    except (safetensors.SafetensorError, ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{path} is not a file of tensors, although its hash is right: {error}") from None
-    if {name: (array.shape, array.dtype) for name, array in arrays.items()} != expected:
-        text = "does not hold the tensors of this run, although its hash is right: was it written by another version?"
-        raise UserError(f"{path} {text}")
-    tree = jax.tree.unflatten(structure, [arrays[name] for name in expected])
-    keys = jax.tree.map(is_key, template)
-    return jax.tree.map(lambda leaf, key: jax.random.wrap_key_data(leaf) if key else leaf, tree, keys)

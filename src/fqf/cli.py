@@ -28,11 +28,12 @@ from fqf.record import play
 from fqf.report.figure import draw_curves
 from fqf.report.scores import TABLE, aggregate, human_normalized
 from fqf.report.video import write_gif
+from fqf.results import Run
 from fqf.rundir import Unfinished, append_evaluation, refuse_existing, run_path
-from fqf.session import Run
-from fqf.train import Launch, check_play, launch, load
-from fqf.train import evaluate as score
+from fqf.train import Launch, launch
 from fqf.train import resume as go_on
+from fqf.trained import check_play, load
+from fqf.trained import evaluate as score
 
 HELP = f"""\
 usage: fqf COMMAND [options]

@@ -8,7 +8,7 @@ update. In a trace this is act, learn, step, store:
 
 import functools
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -172,3 +172,13 @@ def finished_episodes(state: RunState) -> list[FinishedEpisode]:
     episodes = getattr(state.environment, "episodes", [])
     taken, episodes[:] = list(episodes), []
     return taken
+
+
+def metrics_row(metrics: Metrics, index: int) -> dict[str, Any]:
+    """One seed's numbers of a chunk; averages over no episode are null."""
+    count = int(metrics.num_episodes[index])
+    averages = {
+        "return": float(metrics.sum_return[index]) / count if count else None,
+        "length": float(metrics.sum_length[index]) / count if count else None,
+    }
+    return averages | {name: float(value[index]) for name, value in metrics.update.items()}

@@ -5,66 +5,25 @@ import math
 import threading
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fqf import environments
-from fqf.checkpoint import Checkpoints, Damaged, believed, remove_all, sha256
-from fqf.config import RunConfig, num_periods, periods, to_toml, warm_up_steps
-from fqf.drivers import Metrics, finished_episodes
+from fqf.checkpoint import Checkpoints, remove_all
+from fqf.config import RunConfig, to_toml
+from fqf.drivers import finished_episodes, metrics_row
 from fqf.errors import Diverged, Stopped, UserError
-from fqf.evaluation import Scores, summarize
+from fqf.evaluation import summarize
+from fqf.formats import Damaged, believed, sha256
+from fqf.ledger import agent_steps, new_ledger, periods_played, read_ledger
 from fqf.parts import Parts
 from fqf.policy import Policy
 from fqf.progress import Progress
-from fqf.protocols import TrainingScores, atari_score
+from fqf.results import Run, write_results
 from fqf.rundir import RunDirectory
-
-
-class Chunk(NamedTuple):
-    """A stretch of the run during which Python sleeps."""
-
-    warm_up: bool
-    vector_step: int
-    """Where it starts."""
-    length: int
-    """Vector steps of a warm-up, periods otherwise."""
-    steps: int
-    """Agent steps."""
-    evaluate: bool
-    """Whether the policy is evaluated after it."""
-
-
-def schedule(config: RunConfig[Any, Any]) -> list[Chunk]:
-    """The whole run: the warm-up, then chunks that end where a log line or an evaluation is due."""
-    lanes, warm_up = config.lanes, warm_up_steps(config)
-    per_period = periods(config.update_period_steps, lanes)[0] * lanes
-
-    def due(every: int) -> set[int]:
-        ends = (-(-(step - warm_up) // per_period) for step in range(every, config.steps + 1, every))
-        return {end for end in ends if 0 < end < total}
-
-    total = num_periods(config)
-    evaluations = due(config.evaluate_every_steps) | {total}
-    chunks, begin = [Chunk(True, 0, warm_up // lanes, warm_up, False)], 0
-    for end in sorted(due(config.log_every_steps) | evaluations):
-        start = (warm_up + begin * per_period) // lanes
-        chunks.append(Chunk(False, start, end - begin, (end - begin) * per_period, end in evaluations))
-        begin = end
-    return chunks
-
-
-class Run(NamedTuple):
-    """A finished run: its directory, its policy and its scores before and after."""
-
-    path: Path
-    policy: Policy
-    before: Scores
-    after: Scores
+from fqf.schedule import Chunk, schedule
 
 
 class Pace(NamedTuple):
@@ -113,9 +72,7 @@ class Session:
         for directory in self._directories:
             directory.open({}, 0, 0.0)
         self._state = self._parts.driver.init(self._run_keys)
-        self._position, self._episodes = 0, np.zeros(len(self._configs), int)
-        self._evaluations: list[list[Scores]] = [[] for _ in self._configs]
-        self._training = TrainingScores(self._configs[0])
+        self._ledger = new_ledger(self._configs)
         self._checkpoints, self._saved_at = self._no_checkpoints(), (time.monotonic(), 0)
 
     def _no_checkpoints(self) -> list[Checkpoints]:
@@ -145,19 +102,14 @@ class Session:
 
     def _load(self, step: int) -> None:
         saved = [each.load(step) for each in self._checkpoints]
-        ledgers = [each.ledger for each in saved]
-        for config, directory, ledger in zip(self._configs, self._directories, ledgers, strict=True):
-            self._compare(config, directory, ledger)
+        entries = [each.ledger for each in saved]
+        for config, directory, entry in zip(self._configs, self._directories, entries, strict=True):
+            self._compare(config, directory, entry)
         with believed(self._checkpoints[0].directory / f"{step:012d}" / "manifest.json"):
-            (self._position,) = {int(ledger["position"]) for ledger in ledgers}
-            self._episodes = np.array([int(ledger["episodes"]) for ledger in ledgers])
-            self._evaluations = [[Scores(*score) for score in ledger["evaluations"]] for ledger in ledgers]
-            self._training = TrainingScores(self._configs[0])
-            self._training.restore(ledgers[0]["training"])
-            logs = [(dict(ledger["logs"]), float(ledger["seconds"])) for ledger in ledgers]
-            mementos = [ledger["lanes"] for ledger in ledgers]
-            rows = {ledger["num_rows"] for ledger in ledgers}
-            if not 0 < self._position <= len(self._chunks) or self._step != step or rows != {self._num_rows}:
+            self._ledger = read_ledger(self._configs, self._chunks, entries)
+            logs = [(dict(entry["logs"]), float(entry["seconds"])) for entry in entries]
+            mementos = [entry["lanes"] for entry in entries]
+            if self._step != step or {entry["num_rows"] for entry in entries} != {self._num_rows}:
                 raise ValueError("its counters contradict each other")
         state = self._parts.snapshots.restore([each.snapshot for each in saved], mementos)
         try:
@@ -183,7 +135,7 @@ class Session:
 
     @property
     def _step(self) -> int:
-        return sum(chunk.steps for chunk in self._chunks[: self._position])
+        return agent_steps(self._chunks, self._ledger.position)
 
     @property
     def _num_rows(self) -> int:
@@ -201,11 +153,12 @@ class Session:
             if self._around.stop.is_set():
                 self._save()
                 raise Stopped
-            if self._position == 0 or self._chunks[self._position - 1].evaluate:
+            position = self._ledger.position
+            if position == 0 or self._chunks[position - 1].evaluate:
                 self._evaluate()
-            if self._position == len(self._chunks):
+            if position == len(self._chunks):
                 return self._finish()
-            self._play(self._chunks[self._position])
+            self._play(self._chunks[position])
             now, step = self._saved_at
             if self._pace.is_due(time.monotonic() - now, self._step - step):
                 self._save()
@@ -215,21 +168,20 @@ class Session:
         move = driver.warm_up if chunk.warm_up else driver.advance
         self._state, metrics = jax.block_until_ready(move(self._state, chunk.vector_step, chunk.length))
         seconds = time.monotonic() - started
-        self._position += 1
-        self._episodes += np.asarray(metrics.num_episodes)
+        self._ledger.position += 1
+        self._ledger.episodes += np.asarray(metrics.num_episodes)
         for index, directory in enumerate(self._directories):
-            counts = {"step": self._step, "updates": self._updates, "episodes": int(self._episodes[index])}
-            row = counts | {"epsilon": float(self._parts.epsilon(self._step))} | _row(metrics, index)
+            counts = {"step": self._step, "updates": self._updates, "episodes": int(self._ledger.episodes[index])}
+            row = counts | {"epsilon": float(self._parts.epsilon(self._step))} | metrics_row(metrics, index)
             self._refuse_nonfinite(row, index)
             if trouble := directory.log(row, seconds, chunk.steps):
                 self._around.progress.warn(f"{directory.path}: {trouble}; lines of its logs wait in memory for room")
             self._around.progress.advance(chunk.steps, row)
-        self._training.add(finished_episodes(self._state))
+        self._ledger.training.add(finished_episodes(self._state))
 
     @property
     def _updates(self) -> int:
-        periods = sum(chunk.length for chunk in self._chunks[: self._position] if not chunk.warm_up)
-        return periods * self._parts.driver.updates_per_period
+        return periods_played(self._chunks, self._ledger.position) * self._parts.driver.updates_per_period
 
     def _refuse_nonfinite(self, row: dict[str, Any], index: int) -> None:
         """A loss that is not a number never becomes one again."""
@@ -252,10 +204,10 @@ class Session:
         except Stopped:
             self._save()
             raise
-        for directory, score, evaluations in zip(self._directories, scores, self._evaluations, strict=True):
+        for directory, score, evaluations in zip(self._directories, scores, self._ledger.evaluations, strict=True):
             evaluations.append(score)
             directory.log_evaluation(step, score)
-        if step and (of_training := self._training.take(step)) is not None:
+        if step and (of_training := self._ledger.training.take(step)) is not None:
             self._directories[0].log_evaluation(step, of_training, source="training")
 
     def _save(self) -> None:
@@ -268,7 +220,7 @@ class Session:
         self._around.progress.say(f"saving at step {step:,} ...")
         try:
             for index, checkpoints in enumerate(self._checkpoints):
-                checkpoints.save(step, self._num_rows, self._state, self._ledger(index))
+                checkpoints.save(step, self._num_rows, self._state, self._entry(index))
                 done.append(checkpoints)
         except OSError as error:
             path, last = self._directories[len(done)].path, self._checkpoints[len(done)].last
@@ -281,13 +233,10 @@ class Session:
                 for checkpoints in self._checkpoints:
                     checkpoints.prune()
 
-    def _ledger(self, index: int) -> dict[str, Any]:
+    def _entry(self, index: int) -> dict[str, Any]:
+        """What a checkpoint holds beside the state."""
         directory = self._directories[index]
-        return {
-            "position": self._position,
-            "episodes": int(self._episodes[index]),
-            "evaluations": self._evaluations[index],
-            "training": self._training.ledger(),
+        return self._ledger.entry(index) | {
             "seconds": directory.seconds(),
             "logs": directory.marks(),
             "config": config_hash(self._configs[index]),
@@ -312,52 +261,27 @@ class Session:
         return finished
 
     def _describe(self, index: int) -> Run:
-        """The policy, the pictures' data and, last of all, the summary: a run that has one is finished."""
-        config, directory, step = self._configs[index], self._directories[index], self._step
+        """Everything but the clock's numbers follows from the config."""
         learned, actor = self._parts.driver.pick(self._state, index)
-        policy = Policy(config, self._parts.spec, jax.tree.map(np.array, learned.params))
-        scores, training = self._evaluations[index], self._training.scores
-        observations = self._parts.trace(policy.params, jax.random.fold_in(self._evaluation_keys[index], step + 1))
-        policy.save(directory.path / "policy")
-        directory.write_json("distributions.json", _distributions(policy, observations))
-        resets = int(self._episodes[index] - np.sum(actor.timestep.last))
-        frame_skip = self._parts.frame_skip
-        summary = {
-            **{"agent": config.agent, "env": config.env, "seed": config.seed},
-            **{"steps": step, "environment_steps": step - resets, "frames": (step - resets) * frame_skip},
-            **{"updates": self._updates, "episodes": int(self._episodes[index])},
-            **{"before": scores[0]._asdict(), "after": scores[-1]._asdict()},
-            "best": max(scores, key=lambda each: each.mean)._asdict(),
-            "digests": self._checkpoints[index].digests(self._state, self._num_rows),
-            **{"seconds": directory.seconds(), "steps_per_second": step / directory.seconds()},
-        }
-        if environments.family(config.env) == "atari":
-            summary["score"] = atari_score(config, scores, training, frame_skip)
-        directory.marks()  # every line of the logs is on the disk before the run calls itself finished
-        directory.write_json("summary.json", summary | self._around.facts)
-        return Run(directory.path, policy, scores[0], scores[-1])
+        episodes = int(self._ledger.episodes[index])
+        resets = episodes - int(np.sum(actor.timestep.last))
+        environment_steps = self._step - resets
+        counts = {"steps": self._step, "environment_steps": environment_steps}
+        counts |= {"frames": environment_steps * self._parts.frame_skip}
+        counts |= {"updates": self._updates, "episodes": episodes}
+        trace_key = jax.random.fold_in(self._evaluation_keys[index], self._step + 1)
+        policy = Policy(self._configs[index], self._parts.spec, jax.tree.map(np.array, learned.params))
+        return write_results(
+            self._directories[index],
+            policy,
+            self._parts.trace(policy.params, trace_key),
+            counts,
+            self._ledger.evaluations[index],
+            self._ledger.training.scores,
+            self._checkpoints[index].digests(self._state, self._num_rows),
+            self._around.facts,
+        )
 
 
 def config_hash(config: RunConfig[Any, Any]) -> str:
     return sha256(to_toml(config).encode())
-
-
-def _row(metrics: Metrics, index: int) -> dict[str, Any]:
-    """One seed's numbers of a chunk; averages over no episode are null."""
-    count = int(metrics.num_episodes[index])
-    averages = {
-        "return": float(metrics.sum_return[index]) / count if count else None,
-        "length": float(metrics.sum_length[index]) / count if count else None,
-    }
-    return averages | {name: float(value[index]) for name, value in metrics.update.items()}
-
-
-def _distributions(policy: Policy, observations: np.ndarray) -> dict[str, Any]:
-    """What the figure draws: the return distributions of all actions in a few states of one episode."""
-    distribution, small = policy.distribution(observations), observations[0].size <= 1_000
-    return {
-        "states": [f"state {index + 1} of {len(observations)}" for index in range(len(observations))],
-        "observations": observations.astype(float).reshape(len(observations), -1).tolist() if small else None,
-        "probabilities": distribution.probabilities.tolist(),
-        "values": distribution.values.tolist(),
-    }

@@ -11,7 +11,6 @@ import numpy as np
 from fqf.cycle import Cycle, run_keys
 from fqf.drivers import Driver
 from fqf.errors import UserError
-from fqf.replay import ring
 from fqf.replay.ring import Ring
 from fqf.types import EnvironmentSpec, HostEnvironment, PyTree, RunState, Snapshot, Timestep
 
@@ -53,25 +52,12 @@ def make_device_snapshots(cycle: Cycle, driver: Driver) -> Snapshots:
         rows = jax.jit(jax.vmap(lambda _: cycle.replay.split(cycle.replay.init())[0]))(jnp.arange(len(snapshots)))
         return RunState(together.learner, cycle.replay.join(rows, together.memory), *together[2:])
 
-    @jax.jit
-    def read_rows(rows, index, first):
-        positions = (first + jnp.arange(piece)) % rows.last.shape[1]
-        return jax.tree.map(lambda leaf: leaf[index, positions], rows)
-
-    @functools.partial(jax.jit, donate_argnums=0)
-    def write_rows(old, index, first, count, rows):
-        def put(i, old):
-            position = (first + i) % old.last.shape[1]
-            return jax.tree.map(lambda leaf, new: leaf.at[index, position].set(new[i]), old, rows)
-
-        return jax.lax.fori_loop(0, count, put, old)
-
     def read(state, index, first):
-        return read_rows(cycle.replay.split(state.replay)[0], index, first)
+        return read_rows(cycle.replay.split(state.replay)[0], (index,), first, piece)
 
     def write(state, index, first, count, rows):
         old, memory = cycle.replay.split(state.replay)
-        return state._replace(replay=cycle.replay.join(write_rows(old, index, first, count, rows), memory))
+        return state._replace(replay=cycle.replay.join(write_rows(old, (index,), first, count, rows), memory))
 
     snapshot = Snapshot(*template._replace(replay=memory))
     return Snapshots(snapshot, rows, piece, take, read, restore, write)
@@ -101,17 +87,36 @@ def make_host_snapshots(cycle: Cycle, environment: HostEnvironment, num_lanes: i
         snapshot = jax.tree.map(jnp.copy, snapshot)  # out of NumPy's memory: it will be given away
         return RunState(*snapshot)._replace(replay=cycle.replay.join(rows, snapshot.memory), environment=lanes)
 
-    read_rows = jax.jit(lambda rows, first: ring.read(rows, first, piece))
-    write_rows = jax.jit(ring.write, donate_argnums=0)
-
     def read(state, index, first):
-        return read_rows(cycle.replay.split(state.replay)[0], first)
+        return read_rows(cycle.replay.split(state.replay)[0], (), first, piece)
 
     def write(state, index, first, count, rows):
         old, memory = cycle.replay.split(state.replay)
-        return state._replace(replay=cycle.replay.join(write_rows(old, first, count, rows), memory))
+        return state._replace(replay=cycle.replay.join(write_rows(old, (), first, count, rows), memory))
 
     return Snapshots(Snapshot(*template._replace(replay=memory)), rows, piece, take, read, restore, write)
+
+
+@functools.partial(jax.jit, static_argnums=3)
+def read_rows(rows: Ring, seed: tuple[Any, ...], first: Any, count: int) -> Ring:
+    """A copy of `count` rows; `seed` is where along the seeds' axis, if the rows have one."""
+    positions = (first + jnp.arange(count)) % rows.last.shape[len(seed)]
+    return jax.tree.map(lambda leaf: leaf[(*seed, positions)], rows)
+
+
+@functools.partial(jax.jit, donate_argnums=0)
+def write_rows(rows: Ring, seed: tuple[Any, ...], first: Any, count: Any, new: Ring) -> Ring:
+    """Put back the first `count` of some rows, one by one and in place: there is no room for a second ring."""
+
+    def put(i, rows):
+        def put_leaf(leaf, new):
+            position = (*seed, (first + i) % leaf.shape[len(seed)])
+            row = jax.lax.expand_dims(new[i], range(len(position)))
+            return jax.lax.dynamic_update_slice(leaf, row, (*position, *[0] * (leaf.ndim - len(position))))
+
+        return jax.tree.map(put_leaf, rows, new)
+
+    return jax.lax.fori_loop(0, count, put, rows)
 
 
 def cloned_keys(tree: PyTree) -> PyTree:

@@ -11,19 +11,19 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from fqf import environments
-from fqf.agents import make_agent
 from fqf.checkpoint import KEPT, remove_all
 from fqf.config import RunConfig, check, override, read_toml
-from fqf.environments import AnyEnvironment, EnvironmentLike
+from fqf.environments import AnyEnvironment
 from fqf.errors import Interrupted, Stopped, UserError
-from fqf.evaluation import Scores, evaluation_key, summarize
-from fqf.parts import Parts, assemble, make_examiner
-from fqf.policy import Policy, load_policy, read_config
+from fqf.parts import Parts, assemble
+from fqf.policy import read_config
 from fqf.progress import Progress
 from fqf.report.figure import draw_run
 from fqf.resources import refuse_too_much_disk, refuse_too_much_memory
+from fqf.results import Run
 from fqf.rundir import RunDirectory, is_finished, is_run, provenance, refuse_existing, run_path
-from fqf.session import Pace, Run, Session, Surroundings, schedule
+from fqf.schedule import schedule
+from fqf.session import Pace, Session, Surroundings
 from fqf.types import HostEnvironment
 
 
@@ -258,49 +258,3 @@ def known_environment(config: RunConfig[Any, Any]) -> AnyEnvironment:
     if not environments.is_known(config.env):
         raise UserError(f"{config.env} was an environment of your own: call fqf.resume(RUN, environment)")
     return environments.make(config.env, config.environment)
-
-
-def evaluate(
-    policy: Policy,
-    environment: EnvironmentLike | None = None,
-    episodes: int | None = None,
-    epsilon: float | None = None,
-    seed: int = 1,
-) -> Scores:
-    """Scores of a frozen policy, by default where it was trained and as its run was evaluated."""
-    config = policy.config
-    epsilon = check_play(config, episodes, epsilon, seed, environment)
-    if episodes is not None:
-        config = replace(config, evaluation_episodes=episodes, evaluation_steps=0)
-    made = environments.make(environment or config.env, config.environment)
-    play = make_examiner(config, make_agent(config, policy.spec), made, epsilon)
-    return summarize(play(policy.params, evaluation_key(seed)))
-
-
-def check_play(
-    config: RunConfig[Any, Any],
-    episodes: int | None,
-    epsilon: float | None,
-    seed: int,
-    environment: EnvironmentLike | None = None,
-) -> float:
-    """Refuse what a trained policy can't be played with; the epsilon that is meant."""
-    epsilon = config.evaluation_epsilon if epsilon is None else epsilon
-    for name, value, holds, rule in (
-        ("episodes", episodes, episodes is None or episodes >= 1, "at least 1"),
-        ("epsilon", epsilon, 0 <= epsilon <= 1, "between 0 and 1"),
-        ("seed", seed, 0 <= seed < 2**31, "between 0 and 2**31 - 1"),
-    ):
-        if not holds:
-            raise UserError(f"{name} is {value}, but must be {rule}")
-    if environment is None and not environments.is_known(config.env):
-        raise UserError(f"{config.env} was an environment of your own: call fqf.evaluate(fqf.load(RUN), environment)")
-    return epsilon
-
-
-def load(path: Path | str) -> Policy:
-    """The policy of a finished run."""
-    policy = Path(path) / "policy"
-    if not policy.is_dir():
-        raise UserError(f"{path} holds no finished run: there is no {policy}")
-    return load_policy(policy)

@@ -15,9 +15,10 @@ from faults.harness import digest
 
 import fqf
 from fqf import snapshots
-from fqf.checkpoint import FORMAT, Checkpoints, Damaged, manifest, read_manifest, sha256, to_arrays
+from fqf.checkpoint import Checkpoints
 from fqf.errors import UserError
 from fqf.files import Lock
+from fqf.formats import FORMAT, Damaged, manifest, read_manifest, sha256, to_arrays
 from fqf.parts import assemble
 from fqf.policy import read_config
 from fqf.train import known_environment, resume

@@ -53,23 +53,6 @@ def add(ring: Ring, timestep: Timestep, action: Int[Array, "E"], num_rows: Int[A
     return jax.tree.map(lambda rows, new: jax.lax.dynamic_update_index_in_dim(rows, new, head, 0), ring, row)
 
 
-def read(ring: Ring, first: Int[Array, ""], count: int) -> Ring:
-    """A copy of `count` rows from row number `first` on."""
-    positions = (first + jnp.arange(count)) % len(ring.last)
-    return jax.tree.map(lambda rows: rows[positions], ring)
-
-
-def write(ring: Ring, first: Int[Array, ""], count: Int[Array, ""], rows: Ring) -> Ring:
-    """Put back the first `count` of some rows, as rows number `first` and following."""
-
-    def put(i, ring):
-        row = jax.tree.map(lambda leaf: leaf[i], rows)
-        timestep = Timestep(row.observation, row.reward, row.discount, row.last)
-        return add(ring, timestep, row.action, first + i)
-
-    return jax.lax.fori_loop(0, count, put, ring)
-
-
 def starts(num_rows: Int[Array, ""], capacity: int, how: Sampling) -> tuple[Int[Array, ""], Int[Array, ""]]:
     """First row that may start a transition, and one past the last: neither stack nor return crosses the write head."""
     wrapped = num_rows > capacity
