@@ -80,8 +80,10 @@ class RunDirectory:
         self._logs: dict[str, Log] = {}
 
     def create(self, launch: Mapping[str, Any]) -> None:
-        """Make room for a new run. Its config comes last: with it, the run can be resumed, if only from step 0."""
-        for each in sorted(self.path.iterdir(), key=lambda each: each.name == "config.toml"):
+        """Make room for a new run. Its config comes last: with it, the run can be resumed, if only from step 0. Of an
+        old one the summary goes first, so that no half of it calls itself finished, and the config last."""
+        old = sorted(self.path.iterdir(), key=lambda each: (each.name != "summary.json", each.name == "config.toml"))
+        for each in old:
             if each.is_dir() and not each.is_symlink():
                 shutil.rmtree(each)
             elif each.name != "lock":

@@ -25,6 +25,8 @@ from fqf.results import Run, write_results
 from fqf.rundir import RunDirectory
 from fqf.schedule import Chunk, schedule
 
+RETRY_SECONDS = 60
+
 
 class Pace(NamedTuple):
     """How often to save; whichever comes first. Results do not depend on it."""
@@ -251,8 +253,10 @@ class Session:
                 break
             except OSError as error:
                 paths = " ".join(str(directory.path) for directory in self._directories)
-                self._around.progress.warn(f"{paths}: {error.strerror}; trying again to write the results every minute")
-                if self._around.stop.wait(60):
+                self._around.progress.warn(
+                    f"{paths}: {error.strerror}; the results are tried again every {RETRY_SECONDS} s"
+                )
+                if self._around.stop.wait(RETRY_SECONDS):
                     self._save()
                     raise Stopped from None
         for directory in self._directories:  # only now: until all are finished, all may have to be resumed

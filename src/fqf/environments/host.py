@@ -47,8 +47,7 @@ class Lanes:
 
     def init(self, seed: int) -> Timestep:
         self._seed, self._episode = seed, np.zeros(self._num_lanes, int)
-        self._total, self._length = np.zeros(self._num_lanes), np.zeros(self._num_lanes, int)
-        self._last = np.ones(self._num_lanes, bool)
+        self._total, self._last = np.zeros(self._num_lanes), np.ones(self._num_lanes, bool)
         self._actions: list[list[int]] = [[] for _ in range(self._num_lanes)]
         return self._start(np.zeros(self._num_lanes, np.float32), None)
 
@@ -83,9 +82,8 @@ class Lanes:
 
     def _count(self, reward: np.ndarray, last: np.ndarray, first: np.ndarray | bool = False) -> None:
         self._total = np.where(first, 0, self._total + reward)
-        self._length = np.where(first, 0, self._length + 1)
         for lane in np.flatnonzero(last):
-            self.episodes.append(FinishedEpisode(float(self._total[lane]), int(self._length[lane])))
+            self.episodes.append(FinishedEpisode(float(self._total[lane]), len(self._actions[lane])))
 
     def _emulate(self, action: np.ndarray, playing: np.ndarray) -> Arrivals:
         try:
@@ -103,7 +101,7 @@ class Lanes:
             raise UserError(f"{self._id} raised in reset: {type(error).__name__}: {error}") from error
 
     def memento(self) -> dict[str, Any]:
-        arrays = {"episode": self._episode, "last": self._last, "total": self._total, "length": self._length}
+        arrays = {"episode": self._episode, "last": self._last, "total": self._total}
         return {"seed": self._seed, "actions": self._actions} | {name: each.tolist() for name, each in arrays.items()}
 
     def restore(self, memento: dict[str, Any]) -> np.ndarray:
@@ -114,14 +112,12 @@ class Lanes:
             lane 1:     ... .. reset a0 |       what it does before its reset is of no account
         """
         self._seed, self._actions = memento["seed"], [list(taken) for taken in memento["actions"]]
-        self._episode, self._last = np.array(memento["episode"]), np.array(memento["last"])
-        self._total, self._length = np.array(memento["total"]), np.array(memento["length"])
-        self._episode -= 1  # to be started once more
+        self._last, self._total = np.array(memento["last"]), np.array(memento["total"])
+        self._episode = np.array(memento["episode"]) - 1  # to be started once more
         taken = np.array([len(actions) for actions in self._actions])
-        horizon, everywhere = int(taken.max()), np.ones(self._num_lanes, bool)
-        observation = self._reset(everywhere)
+        horizon = int(taken.max())
+        begun, observation = horizon - taken, self._reset(np.ones(self._num_lanes, bool))
         for time in range(horizon):
-            begun = horizon - taken
             action = [
                 actions[time - start] if time >= start else 0
                 for actions, start in zip(self._actions, begun, strict=True)
