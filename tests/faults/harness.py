@@ -21,6 +21,8 @@ class Outcome(NamedTuple):
     kills: int
     in_checkpoint: int
     """Kills that left a half-written file behind."""
+    in_vain: int
+    """Kills of a process that had not got as far as a checkpoint: starting, compiling, loading."""
     messages: str
     """All that the processes said on standard error."""
 
@@ -30,26 +32,32 @@ def start(runs: Path, jobs: list[dict], environment: dict[str, str] | None = Non
     return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, **(environment or {})})
 
 
-def torment(runs: Path, jobs: list[dict], kills: int, rng: random.Random, patience: float = 0.3) -> Outcome:
+def torment(
+    runs: Path, jobs: list[dict], kills: int, rng: random.Random, patience: float = 0.3, haste: float = 0
+) -> Outcome:
     """Let the process write a checkpoint, give it a random moment more, kill it, start it again; `kills` times, then
-    let it end."""
-    killed = in_checkpoint = 0
+    let it end. With probability `haste`, do not wait for the checkpoint: a moment within the first six seconds."""
+    killed = in_checkpoint = in_vain = 0
     messages = ""
     while killed < kills:
         process, seen = start(runs, jobs), newest_files(runs)
-        while process.poll() is None and newest_files(runs) == seen:
+        end = time.monotonic() + (rng.uniform(0, 6) if rng.random() < haste else 3600)
+        while process.poll() is None and newest_files(runs) == seen and time.monotonic() < end:
             time.sleep(0.005)
-        time.sleep(rng.uniform(0, patience))
+        unchanged = newest_files(runs) == seen
+        if not unchanged:
+            time.sleep(rng.uniform(0, patience))
         process.send_signal(signal.SIGKILL)
         messages += process.communicate()[1]
         if process.returncode != -signal.SIGKILL:
             break
         killed += 1
+        in_vain += unchanged
         in_checkpoint += any(runs.rglob("*.partial")) or has_half_a_checkpoint(runs)
     process = start(runs, jobs)
     messages += process.communicate()[1]
     assert process.returncode == 0, messages
-    return Outcome(killed, in_checkpoint, messages)
+    return Outcome(killed, in_checkpoint, in_vain, messages)
 
 
 def newest_files(runs: Path) -> list[str]:
