@@ -18,13 +18,13 @@ import fqf
 from fqf.agents import make_agent
 from fqf.agents.agent import Agent
 from fqf.cycle import Rhythm, make_cycle
-from fqf.drivers import make_host_driver
+from fqf.drivers import make_device_driver, make_host_driver
 from fqf.presets import preset
 from fqf.replay.memory import make_uniform
 from fqf.replay.ring import Sampling
-from fqf.types import EnvironmentSpec, HostEnvironment, LossOutput, Timestep
+from fqf.types import Environment, EnvironmentSpec, HostEnvironment, LossOutput, Timestep
 
-STEPS = 4_000
+STEPS, REPEATS = 4_000, 20
 
 
 class Nothing:
@@ -47,36 +47,52 @@ class Nothing:
 
 def overhead() -> None:
     """FQF's own trees of parameters and optimiser, every leaf shrunk to one number, an update of one row per four
-    steps: what is left is Python, the dispatch of compiled functions, and the ring."""
+    steps: once called from Python, once compiled into one loop by the device driver, by turns. The difference is what
+    Python, the dispatch of compiled functions and handing arrays over cost."""
     spec = EnvironmentSpec("test/nothing", (84, 84), np.dtype("uint8"), 6)
-    config = preset("fqf", "atari/pong")
-    whole = make_agent(config, spec)
-    shapes = jax.eval_shape(whole.init, jax.random.key(0))
-    agent = Agent(
+    agent = shrunken(make_agent(preset("fqf", "atari/pong"), spec))
+    for lanes in (1, 4, 8):
+        replay = make_uniform(spec, 10_000, lanes, Sampling(1, 0.99, 1, 4))
+        rhythm = Rhythm(4, 8_000, 4, lambda step: 0.01, lambda step: 0.5)
+        cycle = make_cycle(agent, spec.num_actions, lanes, replay, rhythm)
+        frame = Nothing(lanes, spec).init(0)
+        compiled = Environment(
+            spec, lanes, lambda key, frame=frame: (frame, frame), lambda state, action: (state, state)
+        )
+        drivers = {
+            "called from Python": make_host_driver(
+                cycle, HostEnvironment(spec, lambda n, visible: Nothing(n, spec)), lanes
+            ),
+            "compiled into one loop": make_device_driver(cycle, compiled),
+        }
+        states = {name: driver.init(jax.random.key(0)[None]) for name, driver in drivers.items()}
+        times: dict[str, list[float]] = {name: [] for name in drivers}
+        for begin in range(0, (1 + REPEATS) * STEPS, STEPS):
+            for name, driver in drivers.items():
+                start, periods = time.perf_counter(), STEPS // driver.steps_per_period
+                states[name], _ = jax.block_until_ready(driver.advance(states[name], begin, periods))
+                times[name].append(1000 * (time.perf_counter() - start) / STEPS)
+        python, xla = (np.array(each[1:]) for each in times.values())  # the first compiles
+        extra = python - xla
+        print(
+            f"{lanes} lanes: {np.median(extra):.3f} ms per vector step is Python's, at best {extra.min():.3f} in"
+            f" {REPEATS} turns ({np.median(python):.3f} called from Python, {np.median(xla):.3f} compiled)",
+            flush=True,
+        )
+
+
+def shrunken(agent: Agent) -> Agent:
+    """As many leaves, but of one number each, and no network."""
+    shapes = jax.eval_shape(agent.init, jax.random.key(0))
+    return Agent(
         init=lambda key: jax.tree.map(lambda leaf: jnp.zeros(1), shapes),
         q_values=lambda params, observation, key: jnp.zeros((len(observation), 6)) + jax.tree.leaves(params)[0],
         distribution=None,
         loss=lambda params, target, batch, key: LossOutput(
             sum(leaf[0] for leaf in jax.tree.leaves(params)) * batch.reward, batch.reward, {}
         ),
-        optimizer=whole.optimizer,
+        optimizer=agent.optimizer,
     )
-    for lanes in (1, 4, 8):
-        replay = make_uniform(spec, 10_000, lanes, Sampling(1, 0.99, 1, 4))
-        rhythm = Rhythm(4, 8_000, 4, lambda step: 0.01, lambda step: 0.5)
-        cycle = make_cycle(agent, spec.num_actions, lanes, replay, rhythm)
-        driver = make_host_driver(cycle, HostEnvironment(spec, lambda n, visible: Nothing(n, spec)), lanes)
-        state = driver.init(jax.vmap(jax.random.key)(jnp.zeros(1, int)))
-        state, _ = driver.warm_up(state, 0, 100)
-        state, _ = jax.block_until_ready(driver.advance(state, 100, 1))
-        times = []
-        for repeat in range(5):
-            start, busy = time.perf_counter(), time.thread_time()
-            begin, periods = 200 + repeat * STEPS, STEPS // driver.steps_per_period
-            state, _ = jax.block_until_ready(driver.advance(state, begin, periods))
-            times.append((1000 * (time.perf_counter() - start) / STEPS, 1000 * (time.thread_time() - busy) / STEPS))
-        wall, thread = np.median(times, axis=0)
-        print(f"{lanes} lanes: {thread:.3f} ms per vector step on Python's thread, {wall:.3f} in all", flush=True)
 
 
 def memory(agent: str, lanes: int) -> None:

@@ -1,4 +1,4 @@
-"""The cycle of one run as pure functions: act, store, learn. Both drivers are made of them."""
+"""The cycle of one run as pure functions: explore, see, act, store, learn. Both drivers are made of them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,15 +6,14 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int, Shaped
 
-from fqf import learner
+from fqf import exploration, learner
 from fqf.agents.agent import Agent
 from fqf.config import periods
-from fqf.exploration import epsilon_greedy
 from fqf.replay.memory import Replay
 from fqf.replay.nstep import first_stack, push
-from fqf.types import Actor, EpisodeStatistics, Key, LearnerState, PyTree, RunState, Timestep
+from fqf.types import Actor, Key, LearnerState, PyTree, RunState, Timestep
 
 
 @dataclass(frozen=True)
@@ -33,9 +32,14 @@ class Cycle(NamedTuple):
 
     init: Callable[["RunKeys", PyTree, Timestep], RunState]
     """keys, environment's state, its first timestep"""
-    act: Callable[[PyTree, Actor, Timestep, Key, Int[Array, ""]], Actor]
-    """params, actor, arrival, run's key, vector_step: see where the last action led, and choose the next one"""
-    act_randomly: Callable[[PyTree, Actor, Timestep, Key, Int[Array, ""]], Actor]
+    wander: Callable[[Key, Int[Array, ""]], Int[Array, "E"]]
+    """run's key, vector_step: actions while the replay fills"""
+    explore: Callable[[Key, Int[Array, ""]], Int[Array, "E"]]
+    """run's key, vector_step: a random action for the lanes that explore, -1 for the others"""
+    see: Callable[[Shaped[Array, "E ..."], Bool[Array, "E"], Shaped[Array, "E ..."]], Shaped[Array, "E ..."]]
+    """stack, whether its episode has ended, new observation: the stack with it"""
+    act: Callable[[PyTree, Shaped[Array, "E ..."], Int[Array, "E"], Key, Int[Array, ""]], Int[Array, "E"]]
+    """params, stack, what was explored, run's key, vector_step: the next action"""
     store: Callable[[PyTree, Timestep, Int[Array, "E"], Int[Array, ""]], PyTree]
     """replay, timestep, action, vector_step: keep the row that an action leaves"""
     learn: Callable[[LearnerState, PyTree, Key, Int[Array, ""]], tuple[LearnerState, PyTree, dict[str, Array]]]
@@ -54,27 +58,22 @@ def make_cycle(agent: Agent, num_actions: int, num_lanes: int, replay: Replay, r
             timestep=timestep,
             stack=first_stack(timestep, rhythm.frame_stack),
             action=jax.random.randint(keys.action, (num_lanes,), 0, num_actions),
-            statistics=no_episodes(num_lanes),
         )
         return RunState(learner.init(agent, keys.learner), replay.init(), environment_state, actor, keys.run)
 
-    def see(actor: Actor, arrival: Timestep) -> Actor:
-        return actor._replace(
-            timestep=arrival,
-            stack=push(actor.stack, arrival.observation, actor.timestep.last, rhythm.frame_stack),
-            statistics=count_episodes(actor.statistics, arrival),
-        )
+    def wander(key, vector_step):
+        return jax.random.randint(act_key(key, vector_step), (num_lanes,), 0, num_actions)
 
-    def act(params, actor, arrival, key, vector_step):
-        actor = see(actor, arrival)
-        q_key, action_key = jax.random.split(act_key(key, vector_step))
-        q_values = agent.q_values(params, actor.stack, q_key)
-        epsilon = rhythm.epsilon((vector_step + 1) * num_lanes)
-        return actor._replace(action=epsilon_greedy(action_key, q_values, epsilon))
+    def explore(key, vector_step):
+        _, action_key = jax.random.split(act_key(key, vector_step))
+        return exploration.explore(action_key, num_lanes, num_actions, rhythm.epsilon((vector_step + 1) * num_lanes))
 
-    def act_randomly(params, actor, arrival, key, vector_step):
-        action = jax.random.randint(act_key(key, vector_step), (num_lanes,), 0, num_actions)
-        return see(actor, arrival)._replace(action=action)
+    def see(stack, ended, observation):
+        return push(stack, observation, ended, rhythm.frame_stack)
+
+    def act(params, stack, explored, key, vector_step):
+        q_key, _ = jax.random.split(act_key(key, vector_step))
+        return exploration.greedy_but(explored, agent.q_values(params, stack, q_key))
 
     def learn(learned, experience, key, vector_step):
         exponent = rhythm.importance_exponent(vector_step * num_lanes)
@@ -96,7 +95,7 @@ def make_cycle(agent: Agent, num_actions: int, num_lanes: int, replay: Replay, r
         due = step // rhythm.target_period_steps > before // rhythm.target_period_steps
         return jax.lax.cond(due, learner.sync_target, lambda same: same, learned)
 
-    return Cycle(init, act, act_randomly, replay.add, learn, replay, steps_per_period, updates_per_period)
+    return Cycle(init, wander, explore, see, act, replay.add, learn, replay, steps_per_period, updates_per_period)
 
 
 class RunKeys(NamedTuple):
@@ -118,29 +117,3 @@ def act_key(key: Key, vector_step: Int[Array, ""]) -> Key:
 
 def update_key(key: Key, vector_step: Int[Array, ""], index: Int[Array, ""]) -> Key:
     return jax.random.fold_in(jax.random.fold_in(key, 2 * vector_step + 1), index)
-
-
-def no_episodes(num_lanes: int) -> EpisodeStatistics:
-    count = jnp.zeros((), jnp.int32)
-    return EpisodeStatistics(jnp.zeros(num_lanes), jnp.zeros(num_lanes, jnp.int32), jnp.zeros(()), count, count)
-
-
-def forget_episodes(actor: Actor) -> Actor:
-    """Start the sums of a new chunk; unfinished episodes go on."""
-    zero = jax.tree.map(jnp.zeros_like, actor.statistics)
-    running = {"running_return": actor.statistics.running_return, "running_length": actor.statistics.running_length}
-    return actor._replace(statistics=zero._replace(**running))
-
-
-def count_episodes(statistics: EpisodeStatistics, timestep: Timestep) -> EpisodeStatistics:
-    """Add an arrival; a first row adds reward 0 and is told apart by the length it follows."""
-    total = statistics.running_return + timestep.reward
-    length = statistics.running_length + 1
-    ended = timestep.last
-    return EpisodeStatistics(
-        running_return=jnp.where(ended, 0.0, total),
-        running_length=jnp.where(ended, -1, length),  # the reset row that follows is not a step
-        sum_return=statistics.sum_return + jnp.sum(jnp.where(ended, total, 0.0)),
-        sum_length=statistics.sum_length + jnp.sum(jnp.where(ended, length, 0)),
-        num_episodes=statistics.num_episodes + jnp.sum(ended),
-    )

@@ -15,8 +15,21 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from fqf.cycle import Cycle, forget_episodes, run_keys
-from fqf.types import Actor, Environment, FinishedEpisode, HostEnvironment, Key, LearnerState, RunState
+from fqf.cycle import Cycle, run_keys
+from fqf.types import (
+    Actor,
+    Environment,
+    FinishedEpisode,
+    HostEnvironment,
+    Key,
+    LearnerState,
+    PyTree,
+    RunState,
+    Timestep,
+)
+
+BLOCK = 256
+"""Vector steps whose random numbers are drawn in one call."""
 
 
 class Metrics(NamedTuple):
@@ -44,28 +57,55 @@ class Driver(NamedTuple):
     updates_per_period: int
 
 
+class EpisodeStatistics(NamedTuple):
+    """Running returns of the unfinished episodes, and sums over those that ended since the last log line."""
+
+    running_return: Float[Array, "E"]
+    running_length: Int[Array, "E"]
+    sum_return: Float[Array, ""]
+    sum_length: Int[Array, ""]
+    num_episodes: Int[Array, ""]
+
+
+class Counted(NamedTuple):
+    """A compiled environment, and what was counted of its episodes. (Lanes on the host count for themselves.)"""
+
+    state: PyTree
+    statistics: EpisodeStatistics
+
+
 def make_device_driver(cycle: Cycle, environment: Environment) -> Driver:
     """The functions take a leading axis of seeds; the counter is outside it, so loops and write heads stay scalar."""
 
     def init(key):
         keys = run_keys(key)
-        return cycle.init(keys, *environment.init(keys.environment))
+        environment_state, timestep = environment.init(keys.environment)
+        return cycle.init(keys, Counted(environment_state, no_episodes(environment.num_lanes)), timestep)
 
-    def interact(state: RunState, vector_step, act) -> RunState:
-        environment_state, arrival = environment.step(state.environment, state.actor.action)
+    def interact(state: RunState, vector_step, choose) -> RunState:
+        (timestep, stack, action), (environment_state, statistics) = state.actor, state.environment
+        environment_state, arrival = environment.step(environment_state, action)
+        experience = cycle.store(state.replay, timestep, action, vector_step)
+        stack = cycle.see(stack, timestep.last, arrival.observation)
+        action = choose(state.learner.params, stack, state.key, vector_step)
         return state._replace(
-            environment=environment_state,
-            replay=cycle.store(state.replay, state.actor.timestep, state.actor.action, vector_step),
-            actor=act(state.learner.params, state.actor, arrival, state.key, vector_step),
+            environment=Counted(environment_state, count_episodes(statistics, arrival)),
+            replay=experience,
+            actor=Actor(arrival, stack, action),
         )
 
-    def play(state: RunState, vector_step, num_steps, act) -> RunState:
-        return jax.lax.fori_loop(0, num_steps, lambda i, state: interact(state, vector_step + i, act), state)
+    def act(params, stack, key, vector_step):
+        return cycle.act(params, stack, cycle.explore(key, vector_step), key, vector_step)
+
+    def wander(params, stack, key, vector_step):
+        return cycle.wander(key, vector_step)
+
+    def play(state: RunState, vector_step, num_steps, choose) -> RunState:
+        return jax.lax.fori_loop(0, num_steps, lambda i, state: interact(state, vector_step + i, choose), state)
 
     def warm_up(state, vector_step, num_steps):
-        state = state._replace(actor=forget_episodes(state.actor))
-        state = play(state, vector_step, num_steps, cycle.act_randomly)
-        return state, Metrics({}, *state.actor.statistics[2:])
+        state = play(forget_episodes(state), vector_step, num_steps, wander)
+        return state, Metrics({}, *state.environment.statistics[2:])
 
     def advance(state, vector_step, num_periods):
         def learn(state: RunState, vector_step) -> tuple[RunState, dict[str, Array]]:
@@ -75,16 +115,16 @@ def make_device_driver(cycle: Cycle, environment: Environment) -> Driver:
         def period(i, carry):
             state, sums = carry
             begin = vector_step + i * cycle.steps_per_period
-            state = play(state, begin, cycle.steps_per_period, cycle.act)
+            state = play(state, begin, cycle.steps_per_period, act)
             state, metrics = learn(state, begin + cycle.steps_per_period)
             return state, jax.tree.map(jnp.add, sums, metrics)
 
-        state = state._replace(actor=forget_episodes(state.actor))
+        state = forget_episodes(state)
         _, shapes = jax.eval_shape(learn, state, vector_step)
         zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
         state, sums = jax.lax.fori_loop(0, num_periods, period, (state, zeros))
         means = jax.tree.map(lambda total: total / (num_periods * cycle.updates_per_period), sums)
-        return state, Metrics(means, *state.actor.statistics[2:])
+        return state, Metrics(means, *state.environment.statistics[2:])
 
     def over_seeds(function):
         return jax.jit(jax.vmap(function, in_axes=(0, None, None)), donate_argnums=0)
@@ -105,11 +145,20 @@ def make_host_driver(cycle: Cycle, environment: HostEnvironment, num_lanes: int)
 
     The replay is given away with every call and taken back, so that there is only ever one of it. The arrays of a
     `Timestep` go in as NumPy made them, and an action is copied out: a view would keep its buffer from being reused.
+    What is drawn at random without looking is drawn for many steps at once, because on a CPU the many small kernels of
+    a random number cost more, called one by one, than all else here (`studies/host.py`).
     """
-    act = jax.jit(cycle.act, donate_argnums=1)
-    act_randomly = jax.jit(cycle.act_randomly, donate_argnums=1)
+
+    @functools.partial(jax.jit, donate_argnums=1)
+    def act(params, stack, ended, observation, explored, key, vector_step):
+        stack = cycle.see(stack, ended, observation)
+        return stack, cycle.act(params, stack, explored, key, vector_step)
+
+    @functools.partial(jax.jit, donate_argnums=1)
+    def wander(params, stack, ended, observation, chosen, key, vector_step):
+        return cycle.see(stack, ended, observation), chosen
+
     store = jax.jit(cycle.store, donate_argnums=0)
-    forget = jax.jit(forget_episodes, donate_argnums=0)
     traced_learn = jax.jit(cycle.learn)  # never run: asked for its shapes, which it remembers
 
     @functools.partial(jax.jit, donate_argnums=(0, 1, 2))
@@ -123,33 +172,38 @@ def make_host_driver(cycle: Cycle, environment: HostEnvironment, num_lanes: int)
         timestep = lanes.init(seed_from(keys.environment))
         return jax.jit(cycle.init)(keys, (), timestep)._replace(environment=lanes)
 
-    def play(state: RunState, begin: int, num_steps: int, act) -> RunState:
-        experience, actor = state.replay, state.actor
-        for vector_step in range(begin, begin + num_steps):
-            arrival = state.environment.step(np.array(actor.action))
-            experience = store(experience, actor.timestep, actor.action, vector_step)
-            actor = act(state.learner.params, actor, arrival, state.key, vector_step)
-        return state._replace(replay=experience, actor=actor)
+    def play(state: RunState, begin: int, drawn: np.ndarray, act) -> RunState:
+        experience, (timestep, stack, action) = state.replay, state.actor
+        for vector_step, choice in enumerate(drawn, begin):
+            arrival = state.environment.step(np.array(action))
+            experience = store(experience, timestep, action, vector_step)
+            ended, observation = timestep.last, arrival.observation
+            stack, action = act(state.learner.params, stack, ended, observation, choice, state.key, vector_step)
+            timestep = arrival
+        return state._replace(replay=experience, actor=Actor(timestep, stack, action))
 
     def warm_up(state, vector_step, num_steps):
-        state = state._replace(actor=forget(state.actor))
-        state = play(state, vector_step, num_steps, act_randomly)
-        return state, report({}, state.actor)
+        earlier = len(state.environment.episodes)
+        state = play(state, vector_step, draw(cycle.wander, state.key, vector_step, num_steps), wander)
+        return state, report({}, state.environment.episodes[earlier:])
 
     def advance(state, vector_step, num_periods):
-        state = state._replace(actor=forget(state.actor))
+        earlier, length = len(state.environment.episodes), cycle.steps_per_period
         _, _, shapes = traced_learn.eval_shape(state.learner, state.replay, state.key, vector_step)
         sums = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
-        for begin in range(vector_step, vector_step + num_periods * cycle.steps_per_period, cycle.steps_per_period):
-            state = play(state, begin, cycle.steps_per_period, act)
-            end = begin + cycle.steps_per_period
+        explored = draw(cycle.explore, state.key, vector_step, num_periods * length)
+        for start in range(0, num_periods * length, length):
+            begin, end = vector_step + start, vector_step + start + length
+            state = play(state, begin, explored[start : start + length], act)
             learned, experience, sums = learn(state.learner, state.replay, sums, state.key, end)
             state = state._replace(learner=learned, replay=experience)
         means = jax.tree.map(lambda total: total / (num_periods * cycle.updates_per_period), sums)
-        return state, report(means, state.actor)
+        return state, report(means, state.environment.episodes[earlier:])
 
-    def report(means: dict[str, Array], actor: Actor) -> Metrics:
-        return jax.tree.map(lambda leaf: np.array(leaf)[None], Metrics(means, *actor.statistics[2:]))
+    def report(means: dict[str, Array], episodes: list[FinishedEpisode]) -> Metrics:
+        sums = (sum(each.total for each in episodes), sum(each.length for each in episodes), len(episodes))
+        means = jax.tree.map(lambda mean: mean[None], means)
+        return Metrics(means, *(jnp.array([each]) for each in sums))
 
     return Driver(
         init=init,
@@ -159,6 +213,43 @@ def make_host_driver(cycle: Cycle, environment: HostEnvironment, num_lanes: int)
         close=lambda state: state.environment.close(),
         steps_per_period=cycle.steps_per_period,
         updates_per_period=cycle.updates_per_period,
+    )
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def draw_block(choose: Callable[[Key, Array], Array], key: Key, vector_step: Int[Array, ""]) -> Int[Array, "block E"]:
+    return jax.vmap(choose, (None, 0))(key, vector_step + jnp.arange(BLOCK))
+
+
+def draw(choose: Callable[[Key, Array], Array], key: Key, vector_step: int, num_steps: int) -> np.ndarray:
+    """What `choose` draws at each of the next steps, [num_steps, lanes]."""
+    blocks = [draw_block(choose, key, vector_step + offset) for offset in range(0, num_steps, BLOCK)]
+    return np.concatenate(blocks)[:num_steps]
+
+
+def no_episodes(num_lanes: int) -> EpisodeStatistics:
+    count = jnp.zeros((), jnp.int32)
+    return EpisodeStatistics(jnp.zeros(num_lanes), jnp.zeros(num_lanes, jnp.int32), jnp.zeros(()), count, count)
+
+
+def forget_episodes(state: RunState) -> RunState:
+    """Start the sums of a new chunk; unfinished episodes go on."""
+    statistics = state.environment.statistics
+    zero = {name: jnp.zeros_like(getattr(statistics, name)) for name in ("sum_return", "sum_length", "num_episodes")}
+    return state._replace(environment=state.environment._replace(statistics=statistics._replace(**zero)))
+
+
+def count_episodes(statistics: EpisodeStatistics, timestep: Timestep) -> EpisodeStatistics:
+    """Add an arrival; a first row adds reward 0 and is told apart by the length it follows."""
+    total = statistics.running_return + timestep.reward
+    length = statistics.running_length + 1
+    ended = timestep.last
+    return EpisodeStatistics(
+        running_return=jnp.where(ended, 0.0, total),
+        running_length=jnp.where(ended, -1, length),  # the reset row that follows is not a step
+        sum_return=statistics.sum_return + jnp.sum(jnp.where(ended, total, 0.0)),
+        sum_length=statistics.sum_length + jnp.sum(jnp.where(ended, length, 0)),
+        num_episodes=statistics.num_episodes + jnp.sum(ended),
     )
 
 

@@ -11,12 +11,19 @@ from fqf.types import Key
 
 def epsilon_greedy(key: Key, q_values: Float[Array, "E A"], epsilon: float | Float[Array, ""]) -> Int[Array, "E"]:
     """The best action, or with probability epsilon any of them."""
-    explore_key, action_key = jax.random.split(key)
     num_lanes, num_actions = q_values.shape
-    explore = jax.random.uniform(explore_key, (num_lanes,)) < epsilon
-    return jnp.where(
-        explore, jax.random.randint(action_key, (num_lanes,), 0, num_actions), jnp.argmax(q_values, axis=1)
-    )
+    return greedy_but(explore(key, num_lanes, num_actions, epsilon), q_values)
+
+
+def explore(key: Key, num_lanes: int, num_actions: int, epsilon: float | Float[Array, ""]) -> Int[Array, "E"]:
+    """With probability epsilon any action, else -1. It needs no values, so it can be drawn before they are known."""
+    explore_key, action_key = jax.random.split(key)
+    chosen = jax.random.uniform(explore_key, (num_lanes,)) < epsilon
+    return jnp.where(chosen, jax.random.randint(action_key, (num_lanes,), 0, num_actions), -1)
+
+
+def greedy_but(explored: Int[Array, "E"], q_values: Float[Array, "E A"]) -> Int[Array, "E"]:
+    return jnp.where(explored < 0, jnp.argmax(q_values, axis=1), explored)
 
 
 def linear_epsilon(final: float, warm_up_steps: int, decay_steps: int) -> Callable[[Array], Array]:

@@ -129,16 +129,6 @@ class LearnerState(NamedTuple):
     optimizer_state: PyTree
 
 
-class EpisodeStatistics(NamedTuple):
-    """Running returns of the unfinished episodes, and sums over those that ended since the last log line."""
-
-    running_return: Float[Array, "E"]
-    running_length: Int[Array, "E"]
-    sum_return: Float[Array, ""]
-    sum_length: Int[Array, ""]
-    num_episodes: Int[Array, ""]
-
-
 class Actor(NamedTuple):
     """What plays: where each lane stands, and what it will do there."""
 
@@ -147,7 +137,6 @@ class Actor(NamedTuple):
     """The observation as the network sees it: the newest frame, or a stack of the last few."""
     action: Int[Array, "E"]
     """Chosen for `timestep`, not yet taken."""
-    statistics: EpisodeStatistics
 
 
 class RunState(NamedTuple):

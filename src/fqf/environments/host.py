@@ -179,12 +179,22 @@ class Hosted:
     def init(self, seed: int) -> Timestep:
         self._seed, self._actions = seed, []
         self._state, timestep = self._init(jax.random.key(seed))
+        return self._begin(timestep)
+
+    def _begin(self, timestep: Timestep) -> Timestep:
+        self._last, self._total, self._length = (np.zeros(len(timestep.last), kind) for kind in (bool, float, int))
         return jax.tree.map(np.asarray, timestep)
 
     def step(self, action: np.ndarray) -> Timestep:
         self._actions.append(action.tolist())
         self._state, timestep = self._step(self._state, action)
-        return jax.tree.map(np.asarray, timestep)
+        timestep = jax.tree.map(np.asarray, timestep)
+        self._total = np.where(self._last, 0, self._total + timestep.reward)
+        self._length = np.where(self._last, 0, self._length + 1)
+        self._last = timestep.last
+        for lane in np.flatnonzero(self._last):
+            self.episodes.append(FinishedEpisode(float(self._total[lane]), int(self._length[lane])))
+        return timestep
 
     def memento(self) -> dict[str, Any]:
         return {"seed": self._seed, "actions": self._actions}
@@ -193,6 +203,7 @@ class Hosted:
         timestep = self.init(memento["seed"])
         for action in memento["actions"]:
             timestep = self.step(np.array(action))
+        self.episodes.clear()
         return np.asarray(timestep.observation)
 
     def render(self) -> None:
