@@ -109,6 +109,7 @@ def memory(agent: str, lanes: int) -> None:
             learning_starts_steps=20_000,
             steps=21_000,
             evaluation_steps=2_000,
+            episode_cap_frames=4_000,
             checkpoint_steps=20_000,
             quiet=True,
             **options,

@@ -1,6 +1,7 @@
 """The compiled cycle: same seed, same bits, however the run is cut or grouped."""
 
 import functools
+import re
 
 import jax
 import jax.numpy as jnp
@@ -326,3 +327,25 @@ def test_both_drivers_give_the_same_run(lanes, agent):
     for counted, compiled in zip(metrics[1:], device.environment.statistics[2:], strict=True):
         np.testing.assert_allclose(counted, compiled, rtol=1e-5)
     assert int(metrics.num_episodes[0]) > 0
+
+
+def compiled(caplog) -> set[str]:
+    """Names of the functions whose compilation was logged."""
+    names = re.findall(r"Compiling (?:jit\()?(\w+)", " ".join(record.getMessage() for record in caplog.records))
+    caplog.clear()
+    return set(names)
+
+
+def test_what_was_compiled_ahead_is_not_compiled_again(caplog):
+    """While the replay is in memory, there may be no room for a compiler."""
+    environment_key = run_keys(keys(3)[0]).environment
+    ENVIRONMENT_KEYS[seed_from(environment_key)] = jax.random.clone(environment_key)
+    host = driver(make=on_host, lanes=2)
+    with jax.log_compiles():
+        host.compile()
+        ahead = compiled(caplog)
+        run(host, [3], num_periods=3)
+        late = compiled(caplog)
+    programs = {"wander", "act", "learn", "draw_block"}
+    assert programs <= ahead
+    assert not programs & late

@@ -15,6 +15,7 @@ from fqf.evaluation import (
     make_evaluate,
     make_host_evaluate,
     make_host_trace,
+    make_player,
     make_trace,
     shares,
     summarize,
@@ -154,7 +155,7 @@ def test_shares_are_even_and_add_up():
 
 
 def test_a_lane_plays_its_share_of_episodes_and_no_more():
-    play = make_host_evaluate(always(0), hosted(ONE_PER_STEP), 0.0, 1, shares(70, 0, 30))
+    play = make_host_evaluate(make_player(always(0), 0.0, 1), hosted(ONE_PER_STEP), shares(70, 0, 30))
     episodes = play({}, jax.random.key(0))
     assert len(episodes.returns) == 70
     np.testing.assert_array_equal(episodes.returns, episodes.lengths)
@@ -162,9 +163,8 @@ def test_a_lane_plays_its_share_of_episodes_and_no_more():
 
 def test_a_share_of_steps_ends_with_the_episode_that_exceeds_it():
     """Episodes of 3 steps, 2 lanes of 10 steps each: 3 episodes are 9 steps, so each lane plays a fourth."""
-    play = make_host_evaluate(
-        always(0), hosted(clockwork(fixed(3), lambda length, action: 2.0)), 0.0, 1, shares(1, 20, 2)
-    )
+    games = hosted(clockwork(fixed(3), lambda length, action: 2.0))
+    play = make_host_evaluate(make_player(always(0), 0.0, 1), games, shares(1, 20, 2))
     episodes = play({}, jax.random.key(0))
     np.testing.assert_array_equal(episodes.lengths, [3] * 8)
     np.testing.assert_array_equal(episodes.returns, [6.0] * 8)
@@ -172,7 +172,7 @@ def test_a_share_of_steps_ends_with_the_episode_that_exceeds_it():
 
 def test_a_share_of_steps_favours_neither_short_nor_long_episodes():
     """500 lanes of 9 steps: dropping the unfinished would give 4.4 (see above), counting them all gives 5 by Wald."""
-    play = make_host_evaluate(always(0), hosted(ONE_PER_STEP), 0.0, 1, shares(1, 9 * 500, 500))
+    play = make_host_evaluate(make_player(always(0), 0.0, 1), hosted(ONE_PER_STEP), shares(1, 9 * 500, 500))
     episodes = play({}, jax.random.key(0))
     assert len(episodes.returns) > 900
     assert abs(float(np.mean(episodes.lengths)) - 5) < 0.3  # standard error 2.6 / sqrt(1,100) = .08
@@ -182,13 +182,13 @@ def test_stacks_of_a_host_evaluation_never_mix_episodes():
     """Action 1 wherever a stack's older frame is not empty: so in every step but an episode's first."""
     agent = agent_that(lambda params, stack: jnp.any(stack[..., 0] != 0, axis=1).astype(int))
     environment = clockwork(fixed(3), lambda length, action: action)
-    play = make_host_evaluate(agent, hosted(environment), 0.0, 2, shares(6, 0, 2))
+    play = make_host_evaluate(make_player(agent, 0.0, 2), hosted(environment), shares(6, 0, 2))
     np.testing.assert_array_equal(play({}, jax.random.key(0)).returns, [2.0] * 6)
 
 
 def test_a_host_trace_shows_states_of_one_episode():
-    trace = make_host_trace(always(0), hosted(clockwork(fixed(7), lambda length, action: 1.0)), 1)
-    np.testing.assert_array_equal(trace({}, jax.random.key(0))[:, 1], [0, 2, 4])
+    trace = make_host_trace(make_player(always(0), 0.0, 1), hosted(clockwork(fixed(7), lambda length, action: 1.0)), 2)
+    np.testing.assert_array_equal(trace({}, jax.random.key(0)).observations[:, 1], [0, 2, 4])
 
 
 # Actions
@@ -273,7 +273,7 @@ TIMES = {
 def test_trace_is_one_episode_in_order_from_its_first_state_and_not_beyond_its_end():
     seen = set()
     for seed in range(40):
-        length, time = TRACE({}, jax.random.key(seed)).T
+        length, time = TRACE({}, jax.random.key(seed)).observations.T
         assert len(set(length)) == 1  # one episode; nearly every other one has another length
         assert time.tolist() == TIMES[int(length[0])]
         seen.add(int(length[0]))
@@ -281,7 +281,8 @@ def test_trace_is_one_episode_in_order_from_its_first_state_and_not_beyond_its_e
 
 
 def test_trace_repeats_with_its_key():
-    np.testing.assert_array_equal(TRACE({}, jax.random.key(0)), TRACE({}, jax.random.key(0)))
+    first, again = (TRACE({}, jax.random.key(0)).observations for _ in range(2))
+    np.testing.assert_array_equal(first, again)
 
 
 def test_trace_shows_what_the_network_sees_and_acts_greedily():
@@ -294,7 +295,7 @@ def test_trace_shows_what_the_network_sees_and_acts_greedily():
 
     environment = vectorize(base._replace(step=step), 2)
     trace = make_trace(always(3), environment, frame_stack=3, num_states=3, horizon=20)
-    stacks = trace({}, jax.random.key(0))
+    stacks = trace({}, jax.random.key(0)).observations
     assert stacks.shape == (3, 2, 3)  # states 0, 2, 4 of 6; (length, time); three frames
     np.testing.assert_array_equal(stacks[:, 0], [[0, 0, 6], [6, 6, 6], [6, 6, 6]])
     np.testing.assert_array_equal(stacks[:, 1], [[0, 0, 0], [0, 1, 2], [2, 3, 4]])

@@ -24,10 +24,7 @@ from fqf.config import RunConfig, flatten, override, to_toml
 from fqf.errors import Diverged, Interrupted, UserError, nearest
 from fqf.evaluation import Scores
 from fqf.options import EvaluateOptions, RecordOptions, ResumeOptions, ScoresOptions, parse, read_train_options
-from fqf.record import play
-from fqf.report.figure import draw_curves
 from fqf.report.scores import TABLE, aggregate, human_normalized
-from fqf.report.video import write_gif
 from fqf.results import Run
 from fqf.rundir import Unfinished, append_evaluation, refuse_existing, run_path
 from fqf.train import Launch, launch
@@ -128,6 +125,8 @@ def resume(arguments: list[str]) -> None:
 
 def fractions(arguments: list[str]) -> None:
     """The ablation that the paper leaves open: where do fractions have to come from?"""
+    from fqf.report.figure import draw_curves  # late, as in train.py
+
     options = read_train_options(arguments, "fqf fractions")
     if any(re.match("--fractions(=|$)", argument) for argument in arguments):
         raise UserError("fqf fractions trains all kinds of fractions: leave --fractions out, or use fqf train")
@@ -210,6 +209,9 @@ def evaluate(arguments: list[str]) -> None:
 
 
 def record(arguments: list[str]) -> None:
+    from fqf.record import play  # late, as in train.py
+    from fqf.report.video import write_gif
+
     options = parse(RecordOptions, "fqf record", arguments, [item.name for item in dataclasses.fields(RecordOptions)])
     policy = load(options.run)
     config = policy.config

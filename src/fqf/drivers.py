@@ -16,9 +16,11 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from fqf.cycle import Cycle, run_keys
+from fqf.resources import give_back_memory
 from fqf.types import (
     Actor,
     Environment,
+    EnvironmentSpec,
     FinishedEpisode,
     HostEnvironment,
     Key,
@@ -52,6 +54,8 @@ class Driver(NamedTuple):
     pick: Callable[[RunState, int], tuple[LearnerState, Actor]]
     """What one of the seeds has learned, and where it stands."""
     close: Callable[[RunState], None]
+    compile: Callable[[], None]
+    """What is needed for a run, ahead of it."""
     steps_per_period: int
     """Vector steps between two rounds of updates."""
     updates_per_period: int
@@ -135,6 +139,7 @@ def make_device_driver(cycle: Cycle, environment: Environment) -> Driver:
         advance=over_seeds(advance),
         pick=lambda state, index: jax.tree.map(lambda leaf: leaf[index], (state.learner, state.actor)),
         close=lambda state: None,
+        compile=lambda: None,
         steps_per_period=cycle.steps_per_period,
         updates_per_period=cycle.updates_per_period,
     )
@@ -166,11 +171,28 @@ def make_host_driver(cycle: Cycle, environment: HostEnvironment, num_lanes: int)
         learned, experience, metrics = cycle.learn(learned, experience, key, vector_step)
         return learned, experience, jax.tree.map(jnp.add, sums, metrics)
 
+    def compile():
+        state = jax.eval_shape(cycle.init, run_keys(jax.random.key(0)), (), no_timestep(environment.spec, num_lanes))
+        (timestep, stack, action), key = state.actor, state.key
+        chosen = (state.learner.params, stack, timestep.last, timestep.observation, action, key, 0)
+        _, _, sums = jax.eval_shape(cycle.learn, state.learner, state.replay, key, 0)
+        for function, arguments in (
+            (wander, chosen),
+            (act, chosen),
+            (store, (state.replay, timestep, action, 0)),
+            (learn, (state.learner, state.replay, sums, key, 0)),
+        ):
+            function.lower(*arguments).compile()
+        for choose in (cycle.wander, cycle.explore):
+            draw_block.lower(choose, key, 0).compile()
+
     def init(keys):
         keys = run_keys(keys[0])
         lanes = environment.make(num_lanes, False)
         timestep = lanes.init(seed_from(keys.environment))
-        return jax.jit(cycle.init)(keys, (), timestep)._replace(environment=lanes)
+        state = jax.block_until_ready(jax.jit(cycle.init)(keys, (), timestep))
+        give_back_memory()
+        return state._replace(environment=lanes)
 
     def play(state: RunState, begin: int, drawn: np.ndarray, act) -> RunState:
         experience, (timestep, stack, action) = state.replay, state.actor
@@ -203,6 +225,7 @@ def make_host_driver(cycle: Cycle, environment: HostEnvironment, num_lanes: int)
     def report(means: dict[str, Array], episodes: list[FinishedEpisode]) -> Metrics:
         sums = (sum(each.total for each in episodes), sum(each.length for each in episodes), len(episodes))
         means = jax.tree.map(lambda mean: mean[None], means)
+        give_back_memory()
         return Metrics(means, *(jnp.array([each]) for each in sums))
 
     return Driver(
@@ -211,6 +234,7 @@ def make_host_driver(cycle: Cycle, environment: HostEnvironment, num_lanes: int)
         advance=advance,
         pick=lambda state, index: (state.learner, state.actor),
         close=lambda state: state.environment.close(),
+        compile=compile,
         steps_per_period=cycle.steps_per_period,
         updates_per_period=cycle.updates_per_period,
     )
@@ -251,6 +275,12 @@ def count_episodes(statistics: EpisodeStatistics, timestep: Timestep) -> Episode
         sum_length=statistics.sum_length + jnp.sum(jnp.where(ended, length, 0)),
         num_episodes=statistics.num_episodes + jnp.sum(ended),
     )
+
+
+def no_timestep(spec: EnvironmentSpec, num_lanes: int) -> Timestep:
+    """For its shapes."""
+    observation = jnp.zeros((num_lanes, *spec.observation_shape), spec.observation_dtype)
+    return Timestep(observation, jnp.zeros(num_lanes), jnp.zeros(num_lanes), jnp.zeros(num_lanes, bool))
 
 
 def seed_from(key: Key) -> int:

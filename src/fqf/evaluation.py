@@ -3,7 +3,7 @@
 import contextlib
 import itertools
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,10 +11,11 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from fqf.agents.agent import Agent, mean
-from fqf.drivers import seed_from
+from fqf.drivers import no_timestep, seed_from
 from fqf.exploration import epsilon_greedy
 from fqf.replay.nstep import first_stack, push
-from fqf.types import Environment, HostEnvironment, Key, PyTree, ReturnDistribution, Timestep
+from fqf.resources import give_back_memory
+from fqf.types import Environment, EnvironmentSpec, HostEnvironment, Key, PyTree, ReturnDistribution
 
 
 class Episodes(NamedTuple):
@@ -107,10 +108,26 @@ def shares(episodes: int, steps: int, num_lanes: int) -> list[Share]:
 class Player(NamedTuple):
     """How a frozen policy plays outside compiled programs."""
 
-    start: Callable[[Timestep], Array]
-    """The stack that a lane's first observation stands on."""
-    choose: Callable[[PyTree, Array, Timestep, Any, Key], tuple[Array, ReturnDistribution, Array]]
+    start: jax.stages.Wrapped
+    """timestep -> the stack that a lane's first observation stands on"""
+    choose: jax.stages.Wrapped
     """params, stack, timestep, whether it is an episode's first, key -> stack, distribution, action"""
+
+    def compile(self, params: PyTree, spec: EnvironmentSpec, num_lanes: int) -> None:
+        """For parameters of such shapes, ahead of the first call."""
+        timestep, key = no_timestep(spec, num_lanes), jax.random.key(0)
+        self.start.lower(timestep).compile()
+        stack = jax.eval_shape(self.start, timestep)
+        self.choose.lower(params, stack, timestep, timestep.last, key).compile()
+
+
+class Trace(NamedTuple):
+    """A few moments of one episode, spread evenly over its beginning."""
+
+    observations: np.ndarray
+    """[moments, ...], as the network sees them"""
+    distribution: ReturnDistribution
+    """[moments, A, N]"""
 
 
 def make_player(agent: Agent, epsilon: float, frame_stack: int) -> Player:
@@ -123,10 +140,10 @@ def make_player(agent: Agent, epsilon: float, frame_stack: int) -> Player:
 
 
 def make_host_evaluate(
-    agent: Agent, environment: HostEnvironment, epsilon: float, frame_stack: int, lanes: Sequence[Share]
+    player: Player, environment: HostEnvironment, lanes: Sequence[Share]
 ) -> Callable[[PyTree, Key], Episodes]:
     """As `make_evaluate`, with a loop in Python over lanes that play their shares one episode after the other."""
-    player, num_lanes = make_player(agent, epsilon, frame_stack), len(lanes)
+    num_lanes = len(lanes)
 
     def evaluate(params, key):
         environment_key, act_key = jax.random.split(key)
@@ -149,56 +166,61 @@ def make_host_evaluate(
                         unfinished.remove(lane)
                 if not unfinished:
                     break
+        give_back_memory()
         return Episodes(jnp.array(np.concatenate(returns)), jnp.array(np.concatenate(lengths)))
 
     return evaluate
 
 
 def make_host_trace(
-    agent: Agent, environment: HostEnvironment, frame_stack: int, num_states: int = 3, horizon: int = 300
-) -> Callable[[PyTree, Key], np.ndarray]:
-    """As `make_trace`."""
-    player = make_player(agent, 0.0, frame_stack)
+    player: Player, environment: HostEnvironment, num_lanes: int, num_states: int = 3, horizon: int = 300
+) -> Callable[[PyTree, Key], Trace]:
+    """As `make_trace`, by the player and the number of lanes of an evaluation, whose program it so can use."""
 
-    def trace(params: PyTree, key: Key) -> np.ndarray:
+    def trace(params: PyTree, key: Key) -> Trace:
         environment_key, act_key = jax.random.split(key)
-        stacks: list[np.ndarray] = []
-        with contextlib.closing(environment.make(1, False)) as game:
+        moments: list[Trace] = []
+        with contextlib.closing(environment.make(num_lanes, False)) as game:
             timestep = game.init(seed_from(environment_key))
-            stack, first = player.start(timestep), np.ones(1, bool)
-            while len(stacks) < horizon and not timestep.last[0]:
-                act = jax.random.fold_in(act_key, len(stacks))
-                stack, _, action = player.choose(params, stack, timestep, first, act)
-                stacks.append(np.array(stack[0]))
+            stack, first = player.start(timestep), np.ones(num_lanes, bool)
+            while len(moments) < horizon and not timestep.last[0]:
+                act = jax.random.fold_in(act_key, len(moments))
+                stack, distribution, action = player.choose(params, stack, timestep, first, act)
+                moments.append(jax.tree.map(lambda leaf: np.array(leaf[0]), Trace(stack, distribution)))
                 first, timestep = np.asarray(timestep.last), game.step(np.array(action))
-        return np.stack([stacks[index] for index in np.unique(np.arange(num_states) * len(stacks) // num_states)])
+        return jax.tree.map(lambda *leaves: np.stack(leaves), *(moments[i] for i in spread(len(moments), num_states)))
 
     return trace
 
 
+def spread(length: int, count: int) -> np.ndarray:
+    return np.unique(np.arange(count) * length // count)
+
+
 def make_trace(
     agent: Agent, environment: Environment, frame_stack: int, num_states: int = 3, horizon: int = 300
-) -> Callable[[PyTree, Key], np.ndarray]:
-    """A few observations of one greedy episode, spread evenly over its first `horizon` steps."""
+) -> Callable[[PyTree, Key], Trace]:
+    """Of the first lane's first `horizon` steps, played greedily."""
 
     def play(params, key):
         state, timestep = environment.init(key)
 
         def step(carry, _):
             state, timestep, stack = carry
-            action = jnp.argmax(mean(agent.distribution(params, stack)), axis=1)
-            state, arrival = environment.step(state, action)
+            distribution = agent.distribution(params, stack)
+            state, arrival = environment.step(state, jnp.argmax(mean(distribution), axis=1))
             following = push(stack, arrival.observation, timestep.last, frame_stack)
-            return (state, arrival, following), (stack[0], timestep.last[0])
+            seen = jax.tree.map(lambda leaf: leaf[0], (Trace(stack, distribution), timestep.last))
+            return (state, arrival, following), seen
 
         start = (state, timestep, first_stack(timestep, frame_stack))
         return jax.lax.scan(step, start, length=horizon)[1]
 
     compiled = jax.jit(play)
 
-    def trace(params: PyTree, key: Key) -> np.ndarray:
-        observations, last = (np.asarray(leaf) for leaf in compiled(params, key))
+    def trace(params: PyTree, key: Key) -> Trace:
+        seen, last = jax.tree.map(np.asarray, compiled(params, key))
         length = int(np.argmax(last)) if last.any() else horizon
-        return observations[np.unique(np.arange(num_states) * length // num_states)]
+        return jax.tree.map(lambda leaf: leaf[spread(length, num_states)], seen)
 
     return trace

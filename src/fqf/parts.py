@@ -5,7 +5,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
-import numpy as np
 
 from fqf import environments, learner
 from fqf.agents import make_agent
@@ -15,21 +14,33 @@ from fqf.cycle import Rhythm, make_cycle
 from fqf.drivers import Driver, make_device_driver, make_host_driver
 from fqf.environments import AnyEnvironment
 from fqf.environments.host import stoppable
-from fqf.evaluation import Episodes, make_evaluate, make_host_evaluate, make_host_trace, make_trace, shares
+from fqf.evaluation import (
+    Episodes,
+    Share,
+    Trace,
+    make_evaluate,
+    make_host_evaluate,
+    make_host_trace,
+    make_player,
+    make_trace,
+    shares,
+)
 from fqf.exploration import linear_epsilon, linear_exponent
 from fqf.replay.memory import Replay, make_prioritized, make_uniform
 from fqf.replay.ring import Sampling
-from fqf.resources import tree_bytes
+from fqf.resources import give_back_memory, tree_bytes
 from fqf.snapshots import Snapshots, make_device_snapshots, make_host_snapshots
-from fqf.types import EnvironmentSpec, HostEnvironment, PyTree
+from fqf.types import EnvironmentSpec, HostEnvironment, Key, PyTree
 
 
 class Parts(NamedTuple):
     spec: EnvironmentSpec
+    compile: Callable[[], None]
+    """Ahead of a run, while there is room: compiling takes 300 MB, and a replay may leave no more."""
     driver: Driver
     snapshots: Snapshots
-    evaluate: Callable[[PyTree, jax.Array], Episodes]
-    trace: Callable[[PyTree, jax.Array], np.ndarray]
+    evaluate: Callable[[PyTree, Key], Episodes]
+    trace: Callable[[PyTree, Key], Trace]
     epsilon: Callable[[Any], Any]
     frame_skip: int
     replay_bytes: int
@@ -51,27 +62,42 @@ def assemble(config: RunConfig[Any, Any], environment: AnyEnvironment, stop: thr
     replay = make_replay(config, spec)
     cycle = make_cycle(agent, spec.num_actions, config.lanes, replay, rhythm)
     if isinstance(environment, HostEnvironment):
+        lanes, player = evaluation_shares(config), make_player(agent, config.evaluation_epsilon, stack)
         driver = make_host_driver(cycle, environment, config.lanes)
         snapshots = make_host_snapshots(cycle, environment, config.lanes)
-        trace, frame_skip = make_host_trace(agent, environment, stack), environment.frame_skip
+        trace, frame_skip = make_host_trace(player, environment, len(lanes)), environment.frame_skip
         environment = stoppable(environment, stop) if stop is not None else environment
+        examine = make_host_evaluate(player, environment, lanes)
+
+        def compile() -> None:
+            driver.compile()
+            player.compile(jax.eval_shape(agent.init, jax.random.key(0)), spec, len(lanes))
+            give_back_memory()
     else:
         driver = make_device_driver(cycle, environments.vectorize(environment, config.lanes))
         snapshots = make_device_snapshots(cycle, driver)
         trace, frame_skip = make_trace(agent, environments.vectorize(environment, 1), stack), 1
-    examine = make_examiner(config, agent, environment, config.evaluation_epsilon)
+        examine = make_examiner(config, agent, environment, config.evaluation_epsilon)
+
+        def compile() -> None: ...
+
     learner_bytes = tree_bytes(lambda: learner.init(agent, jax.random.key(0)))
-    return Parts(spec, driver, snapshots, examine, trace, epsilon, frame_skip, tree_bytes(replay.init), learner_bytes)
+    replay_bytes = tree_bytes(replay.init)
+    return Parts(spec, compile, driver, snapshots, examine, trace, epsilon, frame_skip, replay_bytes, learner_bytes)
 
 
 def make_examiner(
     config: RunConfig[Any, Any], agent: Agent, environment: AnyEnvironment, epsilon: float
-) -> Callable[[PyTree, jax.Array], Episodes]:
+) -> Callable[[PyTree, Key], Episodes]:
     if isinstance(environment, HostEnvironment):
-        lanes = shares(config.evaluation_episodes, config.evaluation_steps, config.evaluation_lanes)
-        return make_host_evaluate(agent, environment, epsilon, config.frame_stack, lanes)
+        player = make_player(agent, epsilon, config.frame_stack)
+        return make_host_evaluate(player, environment, evaluation_shares(config))
     lanes_at_once = environments.vectorize(environment, config.evaluation_episodes)
     return make_evaluate(agent, lanes_at_once, epsilon, config.frame_stack)
+
+
+def evaluation_shares(config: RunConfig[Any, Any]) -> list[Share]:
+    return shares(config.evaluation_episodes, config.evaluation_steps, config.evaluation_lanes)
 
 
 def make_replay(config: RunConfig[Any, Any], spec: EnvironmentSpec) -> Replay:

@@ -3,10 +3,8 @@
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from fqf import environments
-from fqf.evaluation import Scores
+from fqf.evaluation import Scores, Trace
 from fqf.policy import Policy
 from fqf.protocols import atari_score
 from fqf.rundir import RunDirectory
@@ -24,7 +22,7 @@ class Run(NamedTuple):
 def write_results(
     directory: RunDirectory,
     policy: Policy,
-    observations: np.ndarray,
+    trace: Trace,
     counts: dict[str, int],
     evaluations: list[Scores],
     training: dict[int, Scores],
@@ -33,11 +31,11 @@ def write_results(
 ) -> Run:
     """The policy, what the figure draws and, last of all, the summary: a run that has one is finished.
 
-    `observations` are of one episode; `training` are the scores of training episodes, by agent step.
+    `training` are the scores of training episodes, by agent step.
     """
     config, seconds = policy.config, directory.seconds()
     policy.save(directory.path / "policy")
-    directory.write_json("distributions.json", describe_distributions(policy, observations))
+    directory.write_json("distributions.json", describe(trace))
     named = {"before": evaluations[0], "after": evaluations[-1], "best": max(evaluations, key=lambda each: each.mean)}
     summary = {"agent": config.agent, "env": config.env, "seed": config.seed} | counts
     summary |= {name: scores._asdict() for name, scores in named.items()}
@@ -50,12 +48,13 @@ def write_results(
     return Run(directory.path, policy, evaluations[0], evaluations[-1])
 
 
-def describe_distributions(policy: Policy, observations: np.ndarray) -> dict[str, Any]:
+def describe(trace: Trace) -> dict[str, Any]:
     """What the figure draws: the return distributions of all actions in a few states of one episode."""
-    distribution, small = policy.distribution(observations), observations[0].size <= 1_000
+    observations, (probabilities, values) = trace
+    small = observations[0].size <= 1_000
     return {
         "states": [f"state {index + 1} of {len(observations)}" for index in range(len(observations))],
         "observations": observations.astype(float).reshape(len(observations), -1).tolist() if small else None,
-        "probabilities": distribution.probabilities.tolist(),
-        "values": distribution.values.tolist(),
+        "probabilities": probabilities.tolist(),
+        "values": values.tolist(),
     }

@@ -71,11 +71,16 @@ class Session:
         self._run_keys, self._evaluation_keys = jnp.swapaxes(keys, 0, 1)
 
     def begin(self) -> None:
+        self._compile()
         for directory in self._directories:
             directory.open({}, 0, 0.0)
         self._state = self._parts.driver.init(self._run_keys)
         self._ledger = new_ledger(self._configs)
         self._checkpoints, self._saved_at = self._no_checkpoints(), (time.monotonic(), 0)
+
+    def _compile(self) -> None:
+        self._around.progress.say("compiling ...")
+        self._parts.compile()
 
     def _no_checkpoints(self) -> list[Checkpoints]:
         """To build on."""
@@ -103,6 +108,7 @@ class Session:
         self.begin()
 
     def _load(self, step: int) -> None:
+        self._compile()
         saved = [each.load(step) for each in self._checkpoints]
         entries = [each.ledger for each in saved]
         for config, directory, entry in zip(self._configs, self._directories, entries, strict=True):

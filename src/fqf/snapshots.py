@@ -9,12 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from fqf.cycle import Cycle, run_keys
-from fqf.drivers import Driver
+from fqf.drivers import Driver, no_timestep
 from fqf.errors import UserError
 from fqf.replay.ring import Ring
-from fqf.types import EnvironmentSpec, HostEnvironment, PyTree, RunState, Snapshot, Timestep
+from fqf.types import HostEnvironment, PyTree, RunState, Snapshot
 
-PIECE_BYTES = 32 * 2**20
+PIECE_BYTES = 8 * 2**20
 """Of the rows that are in memory twice while they are read or written."""
 
 
@@ -132,9 +132,3 @@ def piece_length(rows: Ring) -> int:
     capacity = len(rows.last)
     row_bytes = sum(leaf.size * leaf.dtype.itemsize for leaf in rows) // capacity
     return max(1, min(capacity, PIECE_BYTES // row_bytes))
-
-
-def no_timestep(spec: EnvironmentSpec, num_lanes: int) -> Timestep:
-    """For its shapes."""
-    observation = jnp.zeros((num_lanes, *spec.observation_shape), spec.observation_dtype)
-    return Timestep(observation, jnp.zeros(num_lanes), jnp.zeros(num_lanes), jnp.zeros(num_lanes, bool))

@@ -18,8 +18,7 @@ from fqf.errors import Interrupted, Stopped, UserError
 from fqf.parts import Parts, assemble
 from fqf.policy import read_config
 from fqf.progress import Progress
-from fqf.report.figure import draw_run
-from fqf.resources import refuse_too_much_disk, refuse_too_much_memory
+from fqf.resources import refuse_too_much_disk, refuse_too_much_memory, tidy_process
 from fqf.results import Run
 from fqf.rundir import RunDirectory, is_finished, is_run, provenance, refuse_existing, run_path
 from fqf.schedule import schedule
@@ -58,6 +57,7 @@ class Group(NamedTuple):
 
 def launch(config: RunConfig[Any, Any], how: Launch, environment: AnyEnvironment | None = None) -> list[Run]:
     """Train every seed, each into its own directory."""
+    tidy_process()
     check_launch(how)
     configs = [replace(config, seed=config.seed + index) for index in range(how.seeds)]
     for each in configs:
@@ -86,6 +86,7 @@ def launch(config: RunConfig[Any, Any], how: Launch, environment: AnyEnvironment
 
 def resume(paths: Sequence[Path], quiet: bool = False, environment: AnyEnvironment | None = None) -> list[Run]:
     """Go on with unfinished runs, each from its last whole checkpoint, as if they had never stopped."""
+    tidy_process()
     groups: list[Group] = []
     for path in (path.absolute() for path in paths):
         if not any(path in group.paths for group in groups):
@@ -120,6 +121,13 @@ def tidy(finished: Sequence[Path]) -> None:
         remove_all(path)
         if not (path / "figure.png").is_file():
             draw_run(path)
+
+
+def draw_run(path: Path) -> None:
+    """matplotlib and SciPy come in only now: while the replay is in memory, there may be no room for them."""
+    from fqf.report import figure
+
+    figure.draw_run(path)
 
 
 def claim(groups: Sequence[Group], stack: contextlib.ExitStack) -> list[list[RunDirectory]]:

@@ -7,12 +7,12 @@ from typing import Any, NamedTuple, TypeAlias
 import gymnasium as gymnasium_package
 import jax
 import jax.numpy as jnp
-from gymnax.environments.environment import Environment as GymnaxEnvironment
 from jaxtyping import Array, Bool
 
 from fqf.environments import atari, gymnasium, gymnax, toy
 from fqf.environments.atari import AtariConfig
 from fqf.environments.gymnasium import GymnasiumConfig
+from fqf.environments.gymnax import GymnaxEnvironment
 from fqf.environments.host import Hosted
 from fqf.errors import UserError, nearest
 from fqf.types import Environment, HostEnvironment, HostLanes, JittableEnvironment, Key, PyTree, Timestep
