@@ -21,6 +21,7 @@ from fqf.config import override
 from fqf.environments import make
 from fqf.parts import Parts, assemble
 from fqf.presets import preset
+from fqf.resources import tidy_process
 
 TEN_MINUTES = 600
 STEPS_PER_SECOND = 100
@@ -35,6 +36,7 @@ def parts_of(agent: str, lanes: int) -> tuple[Parts, int]:
 
 def save(agent: str, lanes: int, work: Path) -> None:
     parts, capacity = parts_of(agent, lanes)
+    parts.compile()
     state = parts.driver.init(jax.vmap(jax.random.key)(jnp.zeros(1, int)))
     state, _ = parts.driver.warm_up(state, 0, 2_000)  # frames of an unfinished episode; the rest of the ring is empty
     checkpoints = Checkpoints(work, parts.snapshots)
@@ -52,6 +54,7 @@ def save(agent: str, lanes: int, work: Path) -> None:
 
 def load(agent: str, lanes: int, work: Path) -> None:
     parts, _ = parts_of(agent, lanes)
+    parts.compile()
     checkpoints, start = Checkpoints(work, parts.snapshots), time.perf_counter()
     step = checkpoints.steps()[0]
     saved = checkpoints.load(step)
@@ -72,6 +75,7 @@ def main() -> None:
     parser.add_argument("--part", choices=("save", "load"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.part:
+        tidy_process()
         (save if arguments.part == "save" else load)(arguments.agent, arguments.lanes, arguments.work)
         return
     for part in ("save", "load"):

@@ -1,6 +1,8 @@
 """Imports point one way. The layers are those of ARCHITECTURE.md, lowest first."""
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
 
 import fqf
@@ -56,6 +58,13 @@ def test_imports_point_down():
 def test_report_imports_no_agent():
     names = {name for path in (ROOT / "report").glob("*.py") for name in imported(path)}
     assert names <= {"report", "laws", "types", "errors", "files"}
+
+
+def test_what_is_heavy_comes_in_when_it_is_needed():
+    """A second or two of every start, and 120 MB beside a replay that leaves 500."""
+    code = "import sys, fqf.cli; print(*({'gymnax', 'pandas', 'scipy', 'matplotlib', 'PIL'} & set(sys.modules)))"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert found.split() == []
 
 
 def test_nothing_can_execute_what_it_loads():
