@@ -14,7 +14,7 @@ from fqf.agents import make_agent
 from fqf.agents.agent import Agent
 from fqf.config import override
 from fqf.cycle import Rhythm, make_cycle, run_keys
-from fqf.drivers import make_device_driver, make_host_driver, seed_from
+from fqf.drivers import BLOCK, draw, make_device_driver, make_host_driver, seed_from
 from fqf.environments.host import Hosted
 from fqf.exploration import linear_epsilon, linear_exponent
 from fqf.parts import make_replay
@@ -349,3 +349,12 @@ def test_what_was_compiled_ahead_is_not_compiled_again(caplog):
     programs = {"wander", "act", "learn", "draw_block"}
     assert programs <= ahead
     assert not programs & late
+
+
+def test_what_is_drawn_for_many_steps_is_what_each_step_draws():
+    def choose(key, vector_step):
+        return jax.random.randint(jax.random.fold_in(key, vector_step), (3,), 0, 1_000)
+
+    key, num_steps = jax.random.key(0), 2 * BLOCK + 30
+    one_by_one = jax.vmap(choose, (None, 0))(key, jnp.arange(7, 7 + num_steps))
+    np.testing.assert_array_equal(draw(choose, key, 7, num_steps), one_by_one)

@@ -1,13 +1,23 @@
 """What does not fit is refused before it starts, with what would."""
 
 import re
+from pathlib import Path
 
+import jax
 import pytest
 
 from fqf import resources
 from fqf.errors import UserError
 from fqf.presets import preset
-from fqf.resources import free_disk, free_memory, refuse_too_much_disk, refuse_too_much_memory, tree_bytes
+from fqf.resources import (
+    free_disk,
+    free_memory,
+    processor,
+    refuse_too_much_disk,
+    refuse_too_much_memory,
+    tidy_process,
+    tree_bytes,
+)
 
 GIGABYTE = 10**9
 
@@ -57,3 +67,31 @@ def test_a_full_disk_is_told(monkeypatch, tmp_path):
 def test_what_there_is_can_be_asked_for_directories_to_come(tmp_path):
     assert free_memory() > 0
     assert free_disk(tmp_path / "not" / "yet") == pytest.approx(free_disk(tmp_path), rel=0.1)
+
+
+@pytest.fixture
+def no_cache():
+    """JAX as it is where nobody has told it of a cache."""
+    before = jax.config.jax_compilation_cache_dir
+    jax.config.update("jax_compilation_cache_dir", None)
+    yield
+    jax.config.update("jax_compilation_cache_dir", before)
+
+
+def test_programs_are_kept_in_the_users_cache(no_cache, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    tidy_process()
+    assert Path(jax.config.jax_compilation_cache_dir) == tmp_path / "fqf" / f"compiled-{processor()}"
+
+
+def test_where_jax_was_told_to_keep_programs_is_left_alone(no_cache, tmp_path):
+    jax.config.update("jax_compilation_cache_dir", str(tmp_path))
+    tidy_process()
+    assert jax.config.jax_compilation_cache_dir == str(tmp_path)
+
+
+def test_without_a_place_to_keep_programs_they_are_compiled_every_time(no_cache, tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    tidy_process()
+    assert jax.config.jax_compilation_cache_dir is None

@@ -1,5 +1,6 @@
 """Memory and disk that a run will need, against what there is: said before the first step, not after the first hour."""
 
+import contextlib
 import ctypes
 import hashlib
 import math
@@ -34,14 +35,18 @@ M_ARENA_MAX = -8
 
 
 def tidy_process() -> None:
-    """Before a run: programs that were compiled once are kept for the next time, unless JAX was told where; and glibc
-    has one pool of memory for all threads, not eight with holes in each (20 MB; before there are threads)."""
+    """Before a run: one pool of memory for all threads, not eight with holes in each (glibc; 20 MB), and a place where
+    compiled programs are kept for the next run, unless JAX was told of one."""
     libc = ctypes.CDLL(None)
     if hasattr(libc, "mallopt"):
         libc.mallopt(M_ARENA_MAX, 1)
     if jax.config.jax_compilation_cache_dir is None:  # type: ignore[attr-defined]
-        caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-        jax.config.update("jax_compilation_cache_dir", str(caches / "fqf" / f"compiled-{processor()}"))
+        with contextlib.suppress(OSError, RuntimeError):  # no home, or one that may not be written: compile every time
+            caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+            programs = caches / "fqf" / f"compiled-{processor()}"
+            programs.mkdir(parents=True, exist_ok=True)
+            if os.access(programs, os.W_OK):
+                jax.config.update("jax_compilation_cache_dir", str(programs))
 
 
 def processor() -> str:
