@@ -2,6 +2,7 @@
 
 .venv/bin/python studies/host.py overhead
 .venv/bin/python studies/host.py memory [--lanes 8] [--agent rainbow]
+.venv/bin/python studies/host.py stages [--keep]     what each stage of a run needs beside the replay
 """
 
 import argparse
@@ -9,12 +10,14 @@ import resource
 import sys
 import tempfile
 import time
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 import fqf
+from fqf import drivers, evaluation, parts
 from fqf.agents import make_agent
 from fqf.agents.agent import Agent
 from fqf.cycle import Rhythm, make_cycle
@@ -22,9 +25,11 @@ from fqf.drivers import make_device_driver, make_host_driver
 from fqf.presets import preset
 from fqf.replay.memory import make_uniform
 from fqf.replay.ring import Sampling
+from fqf.session import Session
 from fqf.types import Environment, EnvironmentSpec, HostEnvironment, LossOutput, Timestep
 
 STEPS, REPEATS = 4_000, 20
+STATUS, CLEAR_PEAK = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
 class Nothing:
@@ -59,16 +64,16 @@ def overhead() -> None:
         compiled = Environment(
             spec, lanes, lambda key, frame=frame: (frame, frame), lambda state, action: (state, state)
         )
-        drivers = {
+        ways = {
             "called from Python": make_host_driver(
                 cycle, HostEnvironment(spec, lambda n, visible: Nothing(n, spec)), lanes
             ),
             "compiled into one loop": make_device_driver(cycle, compiled),
         }
-        states = {name: driver.init(jax.random.key(0)[None]) for name, driver in drivers.items()}
-        times: dict[str, list[float]] = {name: [] for name in drivers}
+        states = {name: driver.init(jax.random.key(0)[None]) for name, driver in ways.items()}
+        times: dict[str, list[float]] = {name: [] for name in ways}
         for begin in range(0, (1 + REPEATS) * STEPS, STEPS):
-            for name, driver in drivers.items():
+            for name, driver in ways.items():
                 start, periods = time.perf_counter(), STEPS // driver.steps_per_period
                 states[name], _ = jax.block_until_ready(driver.advance(states[name], begin, periods))
                 times[name].append(1000 * (time.perf_counter() - start) / STEPS)
@@ -117,6 +122,32 @@ def memory(agent: str, lanes: int) -> None:
         report(f"{agent}, {lanes} lanes")
 
 
+def stages(agent: str, keep: bool) -> None:
+    """The same run with a replay of 1,000 frames: resident size after each stage, and its peak in it."""
+    if keep:
+        for module in (drivers, evaluation, parts):
+            module.give_back_memory = lambda: None
+    for name in ("begin", "_evaluate", "_play", "_save", "_finish"):
+        setattr(Session, name, told(name, getattr(Session, name)))
+    with tempfile.TemporaryDirectory() as runs:
+        small = {"replay_capacity": 1_000, "learning_starts_steps": 200, "steps": 600, "log_every_steps": 200}
+        small |= {"evaluation_steps": 50, "episode_cap_frames": 2_000, "checkpoint_steps": 200}
+        options = {"num_fractions": 8} if "fqf" in agent else {}
+        fqf.train("atari/breakout", agent, runs=runs, protocol="dopamine", quiet=True, **small, **options)
+
+
+def told(name: str, stage):
+    def run(self, *arguments):
+        CLEAR_PEAK.write_text("5")
+        result = stage(self, *arguments)
+        sizes = dict(line.split(":") for line in STATUS.read_text().splitlines())
+        now, most = (int(sizes[size].split()[0]) * 1024 / 1e6 for size in ("VmRSS", "VmHWM"))
+        print(f"{name.strip('_'):10} {now:5.0f} MB, at most {most:5.0f}", flush=True)
+        return result
+
+    return run
+
+
 def report(what: str) -> None:
     unit = 1024 if sys.platform == "linux" else 1
     print(f"peak {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e9:.2f} GB after: {what}", flush=True)
@@ -124,12 +155,15 @@ def report(what: str) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("overhead", "memory"))
+    parser.add_argument("what", choices=("overhead", "memory", "stages"))
     parser.add_argument("--agent", default="fqf")
     parser.add_argument("--lanes", type=int, default=1)
+    parser.add_argument("--keep", action="store_true", help="in `stages`: give no memory back to the system")
     arguments = parser.parse_args()
     if arguments.what == "overhead":
         overhead()
+    elif arguments.what == "stages":
+        stages(arguments.agent, arguments.keep)
     else:
         memory(arguments.agent, arguments.lanes)
 

@@ -12,10 +12,11 @@ from jaxtyping import Array, Float, Int
 
 from fqf.agents.agent import Agent, mean
 from fqf.drivers import no_timestep, seed_from
+from fqf.environments.host import Tally
 from fqf.exploration import epsilon_greedy
 from fqf.replay.nstep import first_stack, push
 from fqf.resources import give_back_memory
-from fqf.types import Environment, EnvironmentSpec, HostEnvironment, Key, PyTree, ReturnDistribution
+from fqf.types import Environment, EnvironmentSpec, FinishedEpisode, HostEnvironment, Key, PyTree, ReturnDistribution
 
 
 class Episodes(NamedTuple):
@@ -147,9 +148,8 @@ def make_host_evaluate(
 
     def evaluate(params, key):
         environment_key, act_key = jax.random.split(key)
-        returns: list[list[float]] = [[] for _ in lanes]
-        lengths: list[list[int]] = [[] for _ in lanes]
-        unfinished, total, length = set(range(num_lanes)), np.zeros(num_lanes), np.zeros(num_lanes, int)
+        played: list[list[FinishedEpisode]] = [[] for _ in lanes]
+        unfinished, tally = set(range(num_lanes)), Tally(num_lanes)
         with contextlib.closing(environment.make(num_lanes, False)) as games:
             timestep = games.init(seed_from(environment_key))
             stack, first = player.start(timestep), np.ones(num_lanes, bool)
@@ -157,17 +157,16 @@ def make_host_evaluate(
                 stack, _, action = player.choose(params, stack, timestep, first, jax.random.fold_in(act_key, time))
                 first = np.asarray(timestep.last)
                 timestep = games.step(np.array(action))
-                total = np.where(first, 0.0, total + timestep.reward)
-                length = np.where(first, 0, length + 1)
-                for lane in unfinished & set(np.flatnonzero(timestep.last)):
-                    returns[lane].append(float(total[lane]))
-                    lengths[lane].append(int(length[lane]))
-                    if lanes[lane].is_done(len(returns[lane]), sum(lengths[lane])):
-                        unfinished.remove(lane)
+                for lane, episode in tally.add(timestep):
+                    if lane in unfinished:
+                        played[lane].append(episode)
+                        if lanes[lane].is_done(len(played[lane]), sum(each.length for each in played[lane])):
+                            unfinished.remove(lane)
                 if not unfinished:
                     break
         give_back_memory()
-        return Episodes(jnp.array(np.concatenate(returns)), jnp.array(np.concatenate(lengths)))
+        returns, lengths = zip(*itertools.chain(*played), strict=True)
+        return Episodes(jnp.array(returns), jnp.array(lengths))
 
     return evaluate
 

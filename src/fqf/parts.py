@@ -36,7 +36,7 @@ from fqf.types import EnvironmentSpec, HostEnvironment, Key, PyTree
 class Parts(NamedTuple):
     spec: EnvironmentSpec
     compile: Callable[[], None]
-    """Ahead of a run, while there is room: compiling takes 300 MB, and a replay may leave no more."""
+    """Ahead of a run, while there is room: a replay may leave too little for a compiler."""
     driver: Driver
     snapshots: Snapshots
     evaluate: Callable[[PyTree, Key], Episodes]
@@ -67,12 +67,13 @@ def assemble(config: RunConfig[Any, Any], environment: AnyEnvironment, stop: thr
         snapshots = make_host_snapshots(cycle, environment, config.lanes)
         trace, frame_skip = make_host_trace(player, environment, len(lanes)), environment.frame_skip
         environment = stoppable(environment, stop) if stop is not None else environment
-        examine = make_host_evaluate(player, environment, lanes)
+        examine, compiling = make_host_evaluate(player, environment, lanes), threading.Lock()
 
         def compile() -> None:
-            driver.compile()
-            player.compile(jax.eval_shape(agent.init, jax.random.key(0)), spec, len(lanes))
-            give_back_memory()
+            with compiling:  # seeds on threads share these programs: the first compiles them, the others find them
+                driver.compile()
+                player.compile(jax.eval_shape(agent.init, jax.random.key(0)), spec, len(lanes))
+                give_back_memory()
     else:
         driver = make_device_driver(cycle, environments.vectorize(environment, config.lanes))
         snapshots = make_device_snapshots(cycle, driver)

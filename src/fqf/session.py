@@ -108,7 +108,6 @@ class Session:
         self.begin()
 
     def _load(self, step: int) -> None:
-        self._compile()
         saved = [each.load(step) for each in self._checkpoints]
         entries = [each.ledger for each in saved]
         for config, directory, entry in zip(self._configs, self._directories, entries, strict=True):
@@ -119,6 +118,7 @@ class Session:
             mementos = [entry["lanes"] for entry in entries]
             if self._step != step or {entry["num_rows"] for entry in entries} != {self._num_rows}:
                 raise ValueError("its counters contradict each other")
+        self._compile()
         state = self._parts.snapshots.restore([each.snapshot for each in saved], mementos)
         try:
             for checkpoints, each in zip(self._checkpoints, saved, strict=True):

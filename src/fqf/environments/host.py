@@ -168,6 +168,22 @@ def stoppable(environment: HostEnvironment, stop: threading.Event) -> HostEnviro
     return environment._replace(make=lambda num_lanes, visible: Stoppable(environment.make(num_lanes, visible), stop))
 
 
+class Tally:
+    """Returns and lengths of the episodes that lanes play. (`Lanes`, which can be resumed, derives both.)"""
+
+    def __init__(self, num_lanes: int) -> None:
+        self._total, self._length = np.zeros(num_lanes), np.zeros(num_lanes, int)
+        self._first = np.zeros(num_lanes, bool)
+
+    def add(self, arrival: Timestep) -> list[tuple[int, FinishedEpisode]]:
+        """The episodes that end with it, by lane; the step after an end is a reset, and counts for nothing."""
+        self._total = np.where(self._first, 0, self._total + arrival.reward)
+        self._length = np.where(self._first, 0, self._length + 1)
+        self._first = np.asarray(arrival.last)
+        ended = np.flatnonzero(self._first).tolist()
+        return [(lane, FinishedEpisode(float(self._total[lane]), int(self._length[lane]))) for lane in ended]
+
+
 class Hosted:
     """`HostLanes` of an environment that could also run inside a compiled program: for videos, and for tests."""
 
@@ -182,18 +198,14 @@ class Hosted:
         return self._begin(timestep)
 
     def _begin(self, timestep: Timestep) -> Timestep:
-        self._last, self._total, self._length = (np.zeros(len(timestep.last), kind) for kind in (bool, float, int))
+        self._tally = Tally(len(timestep.last))
         return jax.tree.map(np.asarray, timestep)
 
     def step(self, action: np.ndarray) -> Timestep:
         self._actions.append(action.tolist())
         self._state, timestep = self._step(self._state, action)
         timestep = jax.tree.map(np.asarray, timestep)
-        self._total = np.where(self._last, 0, self._total + timestep.reward)
-        self._length = np.where(self._last, 0, self._length + 1)
-        self._last = timestep.last
-        for lane in np.flatnonzero(self._last):
-            self.episodes.append(FinishedEpisode(float(self._total[lane]), int(self._length[lane])))
+        self.episodes.extend(episode for _, episode in self._tally.add(timestep))
         return timestep
 
     def memento(self) -> dict[str, Any]:
