@@ -1,8 +1,9 @@
 """What the host driver costs: Python's share of a vector step, and the memory of a million Atari frames.
 
 .venv/bin/python studies/host.py overhead
-.venv/bin/python studies/host.py memory [--lanes 8] [--agent rainbow]
-.venv/bin/python studies/host.py stages [--keep]     what each stage of a run needs beside the replay
+.venv/bin/python studies/host.py memory [--agent rainbow] [--lanes 8] [--fractions 32]
+.venv/bin/python studies/host.py stages [--agent rainbow] [--lanes 8] [--fractions 32] [--keep]
+.venv/bin/python studies/host.py update [--agent rainbow] [--fractions 32]
 """
 
 import argparse
@@ -17,16 +18,18 @@ import jax.numpy as jnp
 import numpy as np
 
 import fqf
-from fqf import drivers, evaluation, parts
+from fqf import drivers, evaluation, learner, parts, session
 from fqf.agents import make_agent
 from fqf.agents.agent import Agent
+from fqf.config import override
 from fqf.cycle import Rhythm, make_cycle
 from fqf.drivers import make_device_driver, make_host_driver
+from fqf.environments import make
 from fqf.presets import preset
 from fqf.replay.memory import make_uniform
 from fqf.replay.ring import Sampling
 from fqf.session import Session
-from fqf.types import Environment, EnvironmentSpec, HostEnvironment, LossOutput, Timestep
+from fqf.types import Environment, EnvironmentSpec, HostEnvironment, LossOutput, Timestep, Transition
 
 STEPS, REPEATS = 4_000, 20
 STATUS, CLEAR_PEAK = Path("/proc/self/status"), Path("/proc/self/clear_refs")
@@ -100,10 +103,9 @@ def shrunken(agent: Agent) -> Agent:
     )
 
 
-def memory(agent: str, lanes: int) -> None:
+def memory(agent: str, lanes: int, options: dict[str, int]) -> None:
     """Peak resident size of a whole `fqf train` with a replay of a million frames: random play, learning, evaluation,
     checkpoints, report. (The ring is touched as a whole when it is made; a longer run fills it in place.)"""
-    options = {"num_fractions": 8} if "fqf" in agent else {}
     with tempfile.TemporaryDirectory() as runs:
         fqf.train(
             "atari/breakout",
@@ -119,21 +121,51 @@ def memory(agent: str, lanes: int) -> None:
             quiet=True,
             **options,
         )
-        report(f"{agent}, {lanes} lanes")
+        report(f"{agent}, {lanes} lanes, {options}")
 
 
-def stages(agent: str, keep: bool) -> None:
-    """The same run with a replay of 1,000 frames: resident size after each stage, and its peak in it."""
+def stages(agent: str, lanes: int, options: dict[str, int], keep: bool) -> None:
+    """The same run with a replay of 1,000 frames: resident size after each stage, and its peak in it. With `keep`, no
+    memory is given back to the system."""
     if keep:
-        for module in (drivers, evaluation, parts):
+        for module in (drivers, evaluation, parts, session):
             module.give_back_memory = lambda: None
     for name in ("begin", "_evaluate", "_play", "_save", "_finish"):
         setattr(Session, name, told(name, getattr(Session, name)))
     with tempfile.TemporaryDirectory() as runs:
         small = {"replay_capacity": 1_000, "learning_starts_steps": 200, "steps": 600, "log_every_steps": 200}
         small |= {"evaluation_steps": 50, "episode_cap_frames": 2_000, "checkpoint_steps": 200}
-        options = {"num_fractions": 8} if "fqf" in agent else {}
-        fqf.train("atari/breakout", agent, runs=runs, protocol="dopamine", quiet=True, **small, **options)
+        fqf.train("atari/breakout", agent, runs=runs, protocol="dopamine", lanes=lanes, quiet=True, **small, **options)
+
+
+def update(agent_name: str, options: dict[str, int]) -> None:
+    """An update with operations side by side, as XLA has it, and one after the other, as ours: memory and time."""
+    config = override(preset(agent_name, "atari/breakout", "dopamine"), options)
+    agent = make_agent(config, make(config.env, config.environment).spec)
+    frames = jnp.zeros((config.batch_size, 84, 84, config.frame_stack), jnp.uint8)
+    rewards = jnp.ones(config.batch_size)
+    batch = Transition(frames, rewards.astype(int), rewards, rewards, frames)
+
+    def once(learned, key):
+        return learner.update(agent, learned, batch, rewards, key)[0]
+
+    start = jax.eval_shape(learner.init, agent, jax.random.key(0))
+    ways = {"side by side": None, "one after the other": drivers.LEAN}
+    compiled = {
+        name: jax.jit(once, donate_argnums=0, compiler_options=way).lower(start, jax.random.key(0)).compile()
+        for name, way in ways.items()
+    }
+    learned = {name: learner.init(agent, jax.random.key(0)) for name in ways}
+    times: dict[str, list[float]] = {name: [] for name in ways}
+    for turn in range(10 * REPEATS):
+        for name, step in compiled.items():
+            began = time.perf_counter()
+            learned[name] = jax.block_until_ready(step(learned[name], jax.random.key(turn)))
+            times[name].append(time.perf_counter() - began)
+    for name, step in compiled.items():
+        ratio = np.median(times[name]) / np.median(times["side by side"])
+        size = step.memory_analysis().temp_size_in_bytes / 1e6
+        print(f"{agent_name} {options}, {name}: {size:.0f} MB, {ratio:.3f} of the time")
 
 
 def told(name: str, stage):
@@ -155,17 +187,22 @@ def report(what: str) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("overhead", "memory", "stages"))
+    parser.add_argument("what", choices=("overhead", "memory", "stages", "update"))
     parser.add_argument("--agent", default="fqf")
     parser.add_argument("--lanes", type=int, default=1)
+    parser.add_argument("--fractions", type=int, default=8, help="N of FQF")
     parser.add_argument("--keep", action="store_true", help="in `stages`: give no memory back to the system")
     arguments = parser.parse_args()
+    agent, lanes = arguments.agent, arguments.lanes
+    options = {"num_fractions": arguments.fractions} if "fqf" in agent else {}
     if arguments.what == "overhead":
         overhead()
+    elif arguments.what == "memory":
+        memory(agent, lanes, options)
     elif arguments.what == "stages":
-        stages(arguments.agent, arguments.keep)
+        stages(agent, lanes, options, arguments.keep)
     else:
-        memory(arguments.agent, arguments.lanes)
+        update(agent, options)
 
 
 if __name__ == "__main__":

@@ -162,8 +162,8 @@ def test_epsilon_is_one_in_the_warm_up_and_falls_linearly():
 def test_stacked_frames_reach_the_network():
     device = driver(frame_stack=3, n_step=2)
     state, metrics = run(device, [0], num_periods=3)
-    assert state.actor.stack.shape == (1, 1, 4, 3)
-    np.testing.assert_array_equal(state.actor.stack[0, ..., -1], state.actor.timestep.observation[0])
+    assert state.actor.stack.shape == (1, 1, 3, 4)
+    np.testing.assert_array_equal(state.actor.stack[0, :, -1], state.actor.timestep.observation[0])
     assert np.isfinite(metrics.update["quantile_loss"]).all()
 
 

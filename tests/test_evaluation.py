@@ -285,7 +285,7 @@ def test_trace_repeats_with_its_key():
     np.testing.assert_array_equal(first, again)
 
 
-def test_trace_shows_what_the_network_sees_and_acts_greedily():
+def test_trace_shows_the_stacks_and_acts_greedily():
     # An action other than 3 ends the episode at once, so only a greedy agent gets to see five states.
     base = clockwork(fixed(6), lambda length, action: 0.0)
 
@@ -296,9 +296,9 @@ def test_trace_shows_what_the_network_sees_and_acts_greedily():
     environment = vectorize(base._replace(step=step), 2)
     trace = make_trace(always(3), environment, frame_stack=3, num_states=3, horizon=20)
     stacks = trace({}, jax.random.key(0)).observations
-    assert stacks.shape == (3, 2, 3)  # states 0, 2, 4 of 6; (length, time); three frames
-    np.testing.assert_array_equal(stacks[:, 0], [[0, 0, 6], [6, 6, 6], [6, 6, 6]])
-    np.testing.assert_array_equal(stacks[:, 1], [[0, 0, 0], [0, 1, 2], [2, 3, 4]])
+    assert stacks.shape == (3, 3, 2)  # states 0, 2, 4 of 6; three frames; (length, time)
+    np.testing.assert_array_equal(stacks[..., 0], [[0, 0, 6], [6, 6, 6], [6, 6, 6]])
+    np.testing.assert_array_equal(stacks[..., 1], [[0, 0, 0], [0, 1, 2], [2, 3, 4]])
 
 
 def test_an_evaluation_shares_no_key_with_a_run():

@@ -1,6 +1,6 @@
 """Checkpoints of one run: what is new since the last one is written, and a manifest, last of all, makes it count.
 
-    checkpoints/000000120000/state.safetensors    learner, priorities, environment, actor, key
+    checkpoints/000000120000/state-00.safetensors ...     learner, priorities, environment, actor, key, in pieces
     checkpoints/000000120000/manifest.json        every file of the checkpoint with size and hash; what Python counts
     checkpoints/rows/000000000000-000000030000.safetensors ...     experience, shared by the checkpoints that name it
 
@@ -19,7 +19,18 @@ import numpy as np
 import safetensors.numpy
 
 from fqf.files import sync_directory, write_whole
-from fqf.formats import FORMAT, Damaged, Entry, believed, manifest, read_manifest, read_tensors, sha256, to_arrays
+from fqf.formats import (
+    FORMAT,
+    Damaged,
+    Entry,
+    believed,
+    in_pieces,
+    manifest,
+    read_manifest,
+    read_tensors,
+    sha256,
+    to_arrays,
+)
 from fqf.replay.ring import Ring
 from fqf.snapshots import Snapshots
 from fqf.types import RunState, Snapshot
@@ -37,7 +48,7 @@ class Segment(NamedTuple):
 
     @property
     def name(self) -> str:
-        return f"{self.first:012d}-{self.end:012d}.safetensors"
+        return segment_name(self.first, self.end)
 
 
 class Saved(NamedTuple):
@@ -79,13 +90,12 @@ class Checkpoints:
             target.mkdir(exist_ok=True)
             segments = list(self._save_rows(num_rows, state, written))
             snapshot, memento = self._snapshots.take(state, self._index)
-            data = safetensors.numpy.save(to_arrays(snapshot))
-            self._write(target / "state.safetensors", data, written)
+            pieces = enumerate(in_pieces(to_arrays(snapshot)))
             content = {
                 "format": FORMAT,
                 "step": step,
                 "num_rows": num_rows,
-                "state": {"size": len(data), "sha256": sha256(data)},
+                "state": [self._write_tensors(target / state_name(i), piece, written) for i, piece in pieces],
                 "rows": [list(segment) for segment in segments],
                 "ledger": {**ledger, "lanes": memento},
             }
@@ -111,10 +121,14 @@ class Checkpoints:
         for first in range(known[-1].end if known else oldest, num_rows, self._snapshots.piece):
             end = min(first + self._snapshots.piece, num_rows)
             rows = self._snapshots.read(state, self._index, first)
-            data = safetensors.numpy.save({name: leaf[: end - first] for name, leaf in to_arrays(rows).items()})
-            segment = Segment(first, end, len(data), sha256(data))
-            self._write(self.directory / "rows" / segment.name, data, written)
-            yield segment
+            arrays = {name: leaf[: end - first] for name, leaf in to_arrays(rows).items()}
+            path = self.directory / "rows" / segment_name(first, end)
+            yield Segment(first, end, *self._write_tensors(path, arrays, written))
+
+    def _write_tensors(self, path: Path, arrays: dict[str, np.ndarray], written: list[Path]) -> Entry:
+        data = safetensors.numpy.save(arrays)
+        self._write(path, data, written)
+        return Entry(len(data), sha256(data))
 
     def _write(self, path: Path, data: bytes, written: list[Path]) -> None:
         written.append(path)
@@ -150,8 +164,11 @@ class Checkpoints:
             edges = [segment.first for segment in segments] + [num_rows]
             if content["step"] != step or edges[0] > oldest or edges[1:] != [segment.end for segment in segments]:
                 raise ValueError("its rows do not follow one another")
-            entry = Entry(int(content["state"]["size"]), str(content["state"]["sha256"]))
-        snapshot = read_tensors(path / "state.safetensors", entry, self._snapshots.template)
+            entries = [Entry(int(size), str(hash)) for size, hash in content["state"]]
+            files = {path / state_name(i): entry for i, entry in enumerate(entries)}
+            if not files:
+                raise ValueError("it names no state")
+        snapshot = read_tensors(files, self._snapshots.template)
         return Saved(snapshot, ledger | {"num_rows": num_rows}, segments)
 
     def load_rows(self, state: RunState, step: int, segments: list[Segment]) -> RunState:
@@ -171,7 +188,7 @@ class Checkpoints:
         shapes = jax.tree.map(
             lambda leaf: jax.ShapeDtypeStruct((count, *leaf.shape[1:]), leaf.dtype), self._snapshots.rows
         )
-        rows: Ring = read_tensors(path, Entry(segment.size, segment.sha256), shapes)
+        rows: Ring = read_tensors({path: Entry(segment.size, segment.sha256)}, shapes)
         return jax.tree.map(lambda leaf: np.pad(leaf, [(0, piece - count), *[(0, 0)] * (leaf.ndim - 1)]), rows)
 
     def digests(self, state: RunState, num_rows: int) -> dict[str, str]:
@@ -192,6 +209,14 @@ class Checkpoints:
         return {part: each.hexdigest() for part, each in hashes.items()} | {"replay": rows.hexdigest()}
 
 
+def state_name(index: int) -> str:
+    return f"state-{index:02d}.safetensors"
+
+
+def segment_name(first: int, end: int) -> str:
+    return f"{first:012d}-{end:012d}.safetensors"
+
+
 def checkpoints_in(directory: Path) -> list[Path]:
     return [path for path in directory.glob("*") if re.fullmatch(r"\d{12}", path.name)]
 
@@ -208,8 +233,9 @@ def prune(directory: Path, kept: Sequence[Kept]) -> None:
 
 
 def remove(checkpoint: Path) -> None:
-    for name in ("manifest.json", "state.safetensors"):  # the manifest first: half a checkpoint is none
-        for path in (checkpoint / name, checkpoint / f"{name}.partial"):
+    ours = re.compile(r"(manifest\.json|state-\d+\.safetensors)(\.partial)?")
+    for path in sorted(checkpoint.glob("*")):  # the manifest first: half a checkpoint is none
+        if ours.fullmatch(path.name):
             path.unlink(missing_ok=True)
     with contextlib.suppress(OSError):
         checkpoint.rmdir()

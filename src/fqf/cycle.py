@@ -12,7 +12,7 @@ from fqf import exploration, learner
 from fqf.agents.agent import Agent
 from fqf.config import periods
 from fqf.replay.memory import Replay
-from fqf.replay.nstep import first_stack, push
+from fqf.replay.nstep import first_stack, push, view
 from fqf.types import Actor, Key, LearnerState, PyTree, RunState, Timestep
 
 
@@ -73,7 +73,7 @@ def make_cycle(agent: Agent, num_actions: int, num_lanes: int, replay: Replay, r
 
     def act(params, stack, explored, key, vector_step):
         q_key, _ = jax.random.split(act_key(key, vector_step))
-        return exploration.greedy_but(explored, agent.q_values(params, stack, q_key))
+        return exploration.greedy_but(explored, agent.q_values(params, view(stack, rhythm.frame_stack), q_key))
 
     def learn(learned, experience, key, vector_step):
         exponent = rhythm.importance_exponent(vector_step * num_lanes)

@@ -30,6 +30,9 @@ from fqf.types import (
     Timestep,
 )
 
+LEAN = {"xla_cpu_enable_concurrency_optimized_scheduler": False}
+"""An update whose operations follow one another: it needs less memory (FQF with N = 32: 88 MB instead of 129) and no
+more time on two cores, since each of the large ones uses both (`studies/host.py update`)."""
 BLOCK = 256
 """Vector steps whose random numbers are drawn in one call."""
 
@@ -154,19 +157,19 @@ def make_host_driver(cycle: Cycle, environment: HostEnvironment, num_lanes: int)
     a random number cost more, called one by one, than all else here (`studies/host.py`).
     """
 
-    @functools.partial(jax.jit, donate_argnums=1)
+    @jax.jit
     def act(params, stack, ended, observation, explored, key, vector_step):
         stack = cycle.see(stack, ended, observation)
         return stack, cycle.act(params, stack, explored, key, vector_step)
 
-    @functools.partial(jax.jit, donate_argnums=1)
+    @jax.jit
     def wander(params, stack, ended, observation, chosen, key, vector_step):
         return cycle.see(stack, ended, observation), chosen
 
     store = jax.jit(cycle.store, donate_argnums=0)
     traced_learn = jax.jit(cycle.learn)  # never run: asked for its shapes, which it remembers
 
-    @functools.partial(jax.jit, donate_argnums=(0, 1, 2))
+    @functools.partial(jax.jit, donate_argnums=(0, 1, 2), compiler_options=LEAN)
     def learn(learned, experience, sums, key, vector_step):
         learned, experience, metrics = cycle.learn(learned, experience, key, vector_step)
         return learned, experience, jax.tree.map(jnp.add, sums, metrics)

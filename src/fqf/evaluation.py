@@ -14,7 +14,7 @@ from fqf.agents.agent import Agent, mean
 from fqf.drivers import no_timestep, seed_from
 from fqf.environments.host import Tally
 from fqf.exploration import epsilon_greedy
-from fqf.replay.nstep import first_stack, push
+from fqf.replay.nstep import first_stack, push, view
 from fqf.resources import give_back_memory
 from fqf.types import Environment, EnvironmentSpec, FinishedEpisode, HostEnvironment, Key, PyTree, ReturnDistribution
 
@@ -67,7 +67,7 @@ def make_evaluate(
 
         def step(carry):
             time, state, timestep, stack, episodes, finished = carry
-            q_values = mean(agent.distribution(params, stack))
+            q_values = mean(agent.distribution(params, view(stack, frame_stack)))
             action = epsilon_greedy(jax.random.fold_in(act_key, time), q_values, epsilon)
             state, arrival = environment.step(state, action)
             stack = push(stack, arrival.observation, timestep.last, frame_stack)
@@ -126,7 +126,7 @@ class Trace(NamedTuple):
     """A few moments of one episode, spread evenly over its beginning."""
 
     observations: np.ndarray
-    """[moments, ...], as the network sees them"""
+    """[moments, ...], or [moments, frames, ...] if they are stacked"""
     distribution: ReturnDistribution
     """[moments, A, N]"""
 
@@ -134,7 +134,7 @@ class Trace(NamedTuple):
 def make_player(agent: Agent, epsilon: float, frame_stack: int) -> Player:
     def choose(params, stack, timestep, first, key):
         stack = push(stack, timestep.observation, first, frame_stack)
-        distribution = agent.distribution(params, stack)
+        distribution = agent.distribution(params, view(stack, frame_stack))
         return stack, distribution, epsilon_greedy(key, mean(distribution), epsilon)
 
     return Player(jax.jit(lambda timestep: first_stack(timestep, frame_stack)), jax.jit(choose))
@@ -185,7 +185,7 @@ def make_host_trace(
             while len(moments) < horizon and not timestep.last[0]:
                 act = jax.random.fold_in(act_key, len(moments))
                 stack, distribution, action = player.choose(params, stack, timestep, first, act)
-                moments.append(jax.tree.map(lambda leaf: np.array(leaf[0]), Trace(stack, distribution)))
+                moments.append(jax.tree.map(lambda leaf: np.asarray(leaf)[0].copy(), Trace(stack, distribution)))
                 first, timestep = np.asarray(timestep.last), game.step(np.array(action))
         return jax.tree.map(lambda *leaves: np.stack(leaves), *(moments[i] for i in spread(len(moments), num_states)))
 
@@ -206,7 +206,7 @@ def make_trace(
 
         def step(carry, _):
             state, timestep, stack = carry
-            distribution = agent.distribution(params, stack)
+            distribution = agent.distribution(params, view(stack, frame_stack))
             state, arrival = environment.step(state, jnp.argmax(mean(distribution), axis=1))
             following = push(stack, arrival.observation, timestep.last, frame_stack)
             seen = jax.tree.map(lambda leaf: leaf[0], (Trace(stack, distribution), timestep.last))

@@ -15,10 +15,10 @@ import safetensors.numpy
 
 from fqf.errors import UserError
 from fqf.resources import tree_bytes
-from fqf.snapshots import is_key
+from fqf.snapshots import PIECE_BYTES, is_key
 from fqf.types import PyTree
 
-FORMAT = "fqf-checkpoint-1"
+FORMAT = "fqf-checkpoint-2"
 MANIFEST_BYTES = 2**28
 HEADER_BYTES = 2**20
 """More than safetensors needs for the names and shapes of our tensors."""
@@ -76,17 +76,27 @@ def believed(path: Path) -> Iterator[None]:
         raise Damaged(f"{path} can't be used: {error or type(error).__name__}") from None
 
 
-def read_tensors(path: Path, entry: Entry, template: PyTree) -> PyTree:
-    """A tree like the template. The file must have the size and hash that are said, and no more than it needs; its
-    tensors must have the template's names, shapes and types."""
-    with believed(path):
-        size, most = path.stat().st_size, tree_bytes(without_keys, template) + HEADER_BYTES
-        if size != entry.size or size > most:
-            raise ValueError(f"it has {size} bytes, not {min(entry.size, most)}")
-        data = path.read_bytes()
-        if sha256(data) != entry.sha256:
-            raise ValueError("its hash is not the one in the manifest")
-    return from_arrays(template, data, path)
+def read_tensors(files: Mapping[Path, Entry], template: PyTree) -> PyTree:
+    """A tree like the template. The files must have the sizes and hashes that are said, and no more than they need;
+    together they must hold tensors of the template's names, shapes and types."""
+    arrays, room = dict[str, np.ndarray](), tree_bytes(without_keys, template) + HEADER_BYTES
+    for path, entry in files.items():
+        with believed(path):
+            size = path.stat().st_size
+            if size != entry.size or size > room:
+                raise ValueError(f"it has {size} bytes, not {min(entry.size, room)}")
+            data, room = path.read_bytes(), room - size
+            if sha256(data) != entry.sha256:
+                raise ValueError("its hash is not the one in the manifest")
+        arrays |= _tensors(data, path)
+    return _from_arrays(template, arrays, next(iter(files)).parent)
+
+
+def _tensors(data: bytes, path: Path) -> dict[str, np.ndarray]:
+    try:
+        return safetensors.numpy.load(data)
+    except (safetensors.SafetensorError, ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{path} is not a file of tensors, although its hash is right: {error}") from None
 
 
 def without_keys(tree: PyTree) -> PyTree:
@@ -100,17 +110,25 @@ def to_arrays(tree: PyTree) -> dict[str, np.ndarray]:
     return {jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in leaves}
 
 
-def from_arrays(template: PyTree, data: bytes, path: Path) -> PyTree:
-    """A tree like the template from a file of tensors: names, shapes and types must be the template's."""
+def in_pieces(arrays: Mapping[str, np.ndarray]) -> list[dict[str, np.ndarray]]:
+    """In their order; a piece is larger than `PIECE_BYTES` only if it is one array that is."""
+    pieces, size = list[dict[str, np.ndarray]](), PIECE_BYTES + 1
+    for name, array in arrays.items():
+        size += array.nbytes
+        if size > PIECE_BYTES:
+            pieces, size = [*pieces, {}], array.nbytes
+        pieces[-1][name] = array
+    return pieces
+
+
+def _from_arrays(template: PyTree, arrays: Mapping[str, np.ndarray], directory: Path) -> PyTree:
     leaves, structure = jax.tree_util.tree_flatten_with_path(jax.eval_shape(without_keys, template))
     expected = {jax.tree_util.keystr(where): (leaf.shape, leaf.dtype) for where, leaf in leaves}
-    try:
-        arrays = safetensors.numpy.load(data)
-    except (safetensors.SafetensorError, ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{path} is not a file of tensors, although its hash is right: {error}") from None
     if {name: (array.shape, array.dtype) for name, array in arrays.items()} != expected:
-        text = "does not hold the tensors of this run, although its hash is right: was it written by another version?"
-        raise UserError(f"{path} {text}")
+        text = (
+            "does not hold the tensors of this run, although its hashes are right: was it written by another version?"
+        )
+        raise UserError(f"{directory} {text}")
     tree = jax.tree.unflatten(structure, [arrays[name] for name in expected])
     keys = jax.tree.map(is_key, template)
     return jax.tree.map(lambda leaf, key: jax.random.wrap_key_data(leaf) if key else leaf, tree, keys)

@@ -28,9 +28,13 @@ from fqf.evaluation import (
 from fqf.exploration import linear_epsilon, linear_exponent
 from fqf.replay.memory import Replay, make_prioritized, make_uniform
 from fqf.replay.ring import Sampling
-from fqf.resources import give_back_memory, tree_bytes
+from fqf.resources import give_back_memory, kept_programs, tree_bytes
 from fqf.snapshots import Snapshots, make_device_snapshots, make_host_snapshots
 from fqf.types import EnvironmentSpec, HostEnvironment, Key, PyTree
+
+LARGE = 1_000_000_000
+"""Bytes of a replay beside which programs that were just compiled are read back from the disk, because so they are
+smaller by 50 MB (`studies/host.py stages`); all others of the process have to be read again, too."""
 
 
 class Parts(NamedTuple):
@@ -60,6 +64,7 @@ def assemble(config: RunConfig[Any, Any], environment: AnyEnvironment, stop: thr
         importance_exponent=linear_exponent(config.importance_exponent, config.steps),
     )
     replay = make_replay(config, spec)
+    replay_bytes = tree_bytes(replay.init)
     cycle = make_cycle(agent, spec.num_actions, config.lanes, replay, rhythm)
     if isinstance(environment, HostEnvironment):
         lanes, player = evaluation_shares(config), make_player(agent, config.evaluation_epsilon, stack)
@@ -71,9 +76,16 @@ def assemble(config: RunConfig[Any, Any], environment: AnyEnvironment, stop: thr
 
         def compile() -> None:
             with compiling:  # seeds on threads share these programs: the first compiles them, the others find them
-                driver.compile()
-                player.compile(jax.eval_shape(agent.init, jax.random.key(0)), spec, len(lanes))
+                before = kept_programs()
+                make_programs()
+                if kept_programs() > before and replay_bytes > LARGE:
+                    jax.clear_caches()
+                    make_programs()
                 give_back_memory()
+
+        def make_programs() -> None:
+            driver.compile()
+            player.compile(jax.eval_shape(agent.init, jax.random.key(0)), spec, len(lanes))
     else:
         driver = make_device_driver(cycle, environments.vectorize(environment, config.lanes))
         snapshots = make_device_snapshots(cycle, driver)
@@ -83,7 +95,6 @@ def assemble(config: RunConfig[Any, Any], environment: AnyEnvironment, stop: thr
         def compile() -> None: ...
 
     learner_bytes = tree_bytes(lambda: learner.init(agent, jax.random.key(0)))
-    replay_bytes = tree_bytes(replay.init)
     return Parts(spec, compile, driver, snapshots, examine, trace, epsilon, frame_skip, replay_bytes, learner_bytes)
 
 

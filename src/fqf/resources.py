@@ -49,6 +49,12 @@ def tidy_process() -> None:
                 jax.config.update("jax_compilation_cache_dir", str(programs))
 
 
+def kept_programs() -> int:
+    """How many programs are on the disk for the next run."""
+    directory = jax.config.jax_compilation_cache_dir  # type: ignore[attr-defined]
+    return sum(1 for _ in Path(directory).glob("*-cache")) if directory else 0
+
+
 def processor() -> str:
     """A name for what programs may be compiled for; home directories are shared between machines."""
     about = Path("/proc/cpuinfo")

@@ -21,6 +21,7 @@ from fqf.ledger import agent_steps, new_ledger, periods_played, read_ledger
 from fqf.parts import Parts
 from fqf.policy import Policy
 from fqf.progress import Progress
+from fqf.resources import give_back_memory
 from fqf.results import Run, write_results
 from fqf.rundir import RunDirectory
 from fqf.schedule import Chunk, schedule
@@ -240,6 +241,7 @@ class Session:
             with contextlib.suppress(OSError):  # what can't be deleted now will be next time
                 for checkpoints in self._checkpoints:
                     checkpoints.prune()
+        give_back_memory()
 
     def _entry(self, index: int) -> dict[str, Any]:
         """What a checkpoint holds beside the state."""
@@ -284,7 +286,7 @@ class Session:
         return write_results(
             self._directories[index],
             policy,
-            self._parts.trace(policy.params, trace_key),
+            self._parts.trace(learned.params, trace_key),
             counts,
             self._ledger.evaluations[index],
             self._ledger.training.scores,

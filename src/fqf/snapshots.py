@@ -15,7 +15,7 @@ from fqf.replay.ring import Ring
 from fqf.types import HostEnvironment, PyTree, RunState, Snapshot
 
 PIECE_BYTES = 8 * 2**20
-"""Of the rows that are in memory twice while they are read or written."""
+"""Of what is in memory twice, or thrice, while it is read or written."""
 
 
 class Snapshots(NamedTuple):

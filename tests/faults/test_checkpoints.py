@@ -1,6 +1,7 @@
 """Files that can't be trusted: whatever is done to a checkpoint, it is whole, or it is not used."""
 
 import errno
+import itertools
 import json
 import random
 import shutil
@@ -12,9 +13,11 @@ import pytest
 import safetensors.numpy
 from faults.conftest import SMALL, stop_after
 from faults.harness import digest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import fqf
-from fqf import snapshots
+from fqf import formats, snapshots
 from fqf.checkpoint import Checkpoints
 from fqf.errors import UserError
 from fqf.files import Lock
@@ -75,6 +78,28 @@ def test_a_checkpoint_gives_back_what_was_saved(parts, tmp_path):
             np.testing.assert_array_equal(saved[name], leaf, err_msg=name)
 
 
+@given(sizes=st.lists(st.integers(0, 12), max_size=20))
+def test_pieces_are_small_and_hold_everything_in_its_order(sizes):
+    arrays = {str(i): np.zeros(size, np.uint8) for i, size in enumerate(sizes)}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(formats, "PIECE_BYTES", 10)
+        pieces = formats.in_pieces(arrays)
+    assert [name for piece in pieces for name in piece] == list(arrays)
+    totals = [sum(array.nbytes for array in piece.values()) for piece in pieces]
+    assert all(total <= 10 or len(piece) == 1 for total, piece in zip(totals, pieces, strict=True))
+    assert all(a + b > 10 for a, b in itertools.pairwise(totals))
+
+
+def test_a_state_of_many_pieces_is_read_back(parts, tmp_path, monkeypatch):
+    monkeypatch.setattr(formats, "PIECE_BYTES", 1_000)
+    state = parts.driver.init(jax.random.key(2)[None])
+    Checkpoints(tmp_path, parts.snapshots).save(1, 0, state, {})
+    assert len(list(tmp_path.rglob("state-*.safetensors"))) > 10
+    saved, expected = load(tmp_path, 1, parts), to_arrays(snapshots.cloned_keys(state))
+    for name, leaf in expected.items():
+        np.testing.assert_array_equal(saved[name], leaf, err_msg=name)
+
+
 def test_a_seed_that_can_not_save_takes_the_others_back(tmp_path, monkeypatch, capfd):
     """Seeds of one program need a checkpoint at the same step, or none of them can go on."""
     save, refused = Checkpoints.save, []
@@ -116,7 +141,7 @@ def test_torn_and_flipped_files_are_noticed_whatever_the_file_and_the_place(stop
             load(run, 360, parts)
 
 
-@pytest.mark.parametrize("name", ["state.safetensors", "manifest.json"])
+@pytest.mark.parametrize("name", ["state-00.safetensors", "manifest.json"])
 def test_a_damaged_newest_checkpoint_falls_back_to_the_one_before_and_says_so(copy, calm, capfd, name):
     target = copy / "checkpoints" / "000000000360" / name
     target.write_bytes(target.read_bytes()[:-7])
@@ -135,7 +160,7 @@ def test_before_its_first_checkpoint_a_run_starts_again(copy, calm, capfd):
     assert "has no checkpoint yet: it starts again at step 0" in capfd.readouterr().err
 
 
-@pytest.mark.parametrize("pattern", ["state.safetensors", "rows/*", "manifest.json"])
+@pytest.mark.parametrize("pattern", ["state-*", "rows/*", "manifest.json"])
 def test_a_run_whose_checkpoints_are_all_damaged_is_left_alone(copy, pattern):
     for path in (copy / "checkpoints").rglob(pattern):
         path.write_bytes(path.read_bytes()[:-1])
@@ -169,7 +194,7 @@ def rewrite(run: Path, change) -> None:
         lambda said: said["rows"].pop(0),
         lambda said: said.update(num_rows=10**12),
         lambda said: said.update(rows=[[0, 10**9, 10**12, "0"]], num_rows=10**9),
-        lambda said: said["state"].update(size=10**15),
+        lambda said: said["state"][0].__setitem__(0, 10**15),
         lambda said: said.update(rows=7),
         lambda said: said.update(ledger=None),
         lambda said: said.update(state=[]),
@@ -183,12 +208,11 @@ def test_a_manifest_that_lies_is_damage(copy, parts, change):
 
 def test_tensors_of_another_version_are_refused(copy, parts):
     """Right size and hash, wrong shapes: no older checkpoint would help."""
-    state = copy / "checkpoints" / "000000000360" / "state.safetensors"
+    state = copy / "checkpoints" / "000000000360" / "state-00.safetensors"
     tensors = {"a": np.zeros(3, np.float32)}
     data = safetensors.numpy.save(tensors)
     state.write_bytes(data)
-    entry = {"size": len(data), "sha256": sha256(data)}
-    rewrite(copy, lambda said: said.update(state=entry))
+    rewrite(copy, lambda said: said.update(state=[[len(data), sha256(data)]]))
     with pytest.raises(UserError, match="does not hold the tensors of this run"):
         load(copy, 360, parts)
 

@@ -120,7 +120,7 @@ def test_a_mutated_segment_is_damage_even_if_its_hash_is_right(tmp_path, seed):
     good = safetensors.numpy.save({f".{name}": np.asarray(leaf) for name, leaf in rows._asdict().items()})
     data, path = mutate(good, seed), tmp_path / "rows.safetensors"
     path.write_bytes(data)
-    found = told(lambda: read_tensors(path, Entry(len(data), sha256(data)), rows))
+    found = told(lambda: read_tensors({path: Entry(len(data), sha256(data))}, rows))
     assert is_one_line(found) or [leaf.shape for leaf in found] == [leaf.shape for leaf in rows], found
 
 
@@ -129,7 +129,7 @@ def test_a_segment_larger_than_its_rows_is_not_even_read(tmp_path):
     with path.open("wb") as file:
         file.truncate(10**10)  # ten gigabytes of nothing
     with pytest.raises(Damaged, match="bytes, not"):
-        read_tensors(path, Entry(10**10, "0"), ring.init(SPEC, 5, 2))
+        read_tensors({path: Entry(10**10, "0")}, ring.init(SPEC, 5, 2))
 
 
 def test_a_policy_loads_where_its_environment_is_not(policy, monkeypatch):

@@ -140,7 +140,7 @@ def test_acting_stacks_equal_sampled_stacks():
             stack = nstep.first_stack(Timestep(*map(jnp.asarray, row)), 3)
         else:
             stack = PUSH(stack, stream.observation[t], stream.last[t - 1], 3)
-        stacks.append(np.asarray(stack))
+        stacks.append(np.asarray(nstep.view(stack, 3)))
         oldest = 0 if t < CAPACITY else t + 1 - CAPACITY + 2  # two older frames are in the ring, or were never
         starts = [(row, lane) for row in range(oldest, t + 1) for lane in range(LANES)]  # `last` rows as well
         sampled = np.asarray(OBSERVE(written, *batched(starts), 3))[: len(starts)]

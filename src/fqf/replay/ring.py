@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Shaped
 
-from fqf.replay.nstep import n_step, same_episode
+from fqf.replay.nstep import n_step, same_episode, view
 from fqf.types import EnvironmentSpec, Key, Timestep, Transition
 
 
@@ -115,7 +115,7 @@ def observe(ring: Ring, rows: Int[Array, "B"], lanes: Int[Array, "B"], frame_sta
     belongs = jax.vmap(same_episode)(ended)
     frames = ring.observation[positions % capacity, lanes[:, None]]  # [B, S, ...]
     frames = jnp.where(jax.lax.expand_dims(belongs, range(2, frames.ndim)), frames, 0)
-    return jnp.moveaxis(frames, 1, -1)
+    return view(frames, frame_stack)
 
 
 def check_valid(ring: Ring, num_rows: int) -> tuple[bool, str]:
