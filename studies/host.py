@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import fqf
-from fqf import drivers, evaluation, learner, parts, session
+from fqf import drivers, learner, parts, session
 from fqf.agents import make_agent
 from fqf.agents.agent import Agent
 from fqf.config import override
@@ -128,7 +128,7 @@ def stages(agent: str, lanes: int, options: dict[str, int], keep: bool) -> None:
     """The same run with a replay of 1,000 frames: resident size after each stage, and its peak in it. With `keep`, no
     memory is given back to the system."""
     if keep:
-        for module in (drivers, evaluation, parts, session):
+        for module in (drivers, parts, session):
             module.give_back_memory = lambda: None
     for name in ("begin", "_evaluate", "_play", "_save", "_finish"):
         setattr(Session, name, told(name, getattr(Session, name)))
@@ -149,7 +149,7 @@ def update(agent_name: str, options: dict[str, int]) -> None:
     def once(learned, key):
         return learner.update(agent, learned, batch, rewards, key)[0]
 
-    start = jax.eval_shape(learner.init, agent, jax.random.key(0))
+    start = jax.eval_shape(lambda key: learner.init(agent, key), jax.random.key(0))
     ways = {"side by side": None, "one after the other": drivers.LEAN}
     compiled = {
         name: jax.jit(once, donate_argnums=0, compiler_options=way).lower(start, jax.random.key(0)).compile()

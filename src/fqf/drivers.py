@@ -193,7 +193,9 @@ def make_host_driver(cycle: Cycle, environment: HostEnvironment, num_lanes: int)
         keys = run_keys(keys[0])
         lanes = environment.make(num_lanes, False)
         timestep = lanes.init(seed_from(keys.environment))
-        state = jax.block_until_ready(jax.jit(cycle.init)(keys, (), timestep))
+        begin = jax.jit(cycle.init)
+        state = jax.block_until_ready(begin(keys, (), timestep))
+        begin.clear_cache()  # type: ignore[attr-defined]  # it will not be called again
         give_back_memory()
         return state._replace(environment=lanes)
 

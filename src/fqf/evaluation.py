@@ -15,7 +15,6 @@ from fqf.drivers import no_timestep, seed_from
 from fqf.environments.host import Tally
 from fqf.exploration import epsilon_greedy
 from fqf.replay.nstep import first_stack, push, view
-from fqf.resources import give_back_memory
 from fqf.types import Environment, EnvironmentSpec, FinishedEpisode, HostEnvironment, Key, PyTree, ReturnDistribution
 
 
@@ -164,7 +163,6 @@ def make_host_evaluate(
                             unfinished.remove(lane)
                 if not unfinished:
                     break
-        give_back_memory()
         returns, lengths = zip(*itertools.chain(*played), strict=True)
         return Episodes(jnp.array(returns), jnp.array(lengths))
 

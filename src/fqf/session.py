@@ -213,6 +213,7 @@ class Session:
         except Stopped:
             self._save()
             raise
+        give_back_memory()
         for directory, score, evaluations in zip(self._directories, scores, self._ledger.evaluations, strict=True):
             evaluations.append(score)
             directory.log_evaluation(step, score)
