@@ -3,7 +3,6 @@
 .venv/bin/python studies/host.py overhead
 .venv/bin/python studies/host.py memory [--agent rainbow] [--lanes 8] [--fractions 32]
 .venv/bin/python studies/host.py stages [--agent rainbow] [--lanes 8] [--fractions 32] [--keep]
-.venv/bin/python studies/host.py update [--agent rainbow] [--fractions 32]
 """
 
 import argparse
@@ -18,18 +17,16 @@ import jax.numpy as jnp
 import numpy as np
 
 import fqf
-from fqf import drivers, learner, parts, session
+from fqf import drivers, parts, session
 from fqf.agents import make_agent
 from fqf.agents.agent import Agent
-from fqf.config import override
 from fqf.cycle import Rhythm, make_cycle
 from fqf.drivers import make_device_driver, make_host_driver
-from fqf.environments import make
 from fqf.presets import preset
 from fqf.replay.memory import make_uniform
 from fqf.replay.ring import Sampling
 from fqf.session import Session
-from fqf.types import Environment, EnvironmentSpec, HostEnvironment, LossOutput, Timestep, Transition
+from fqf.types import Environment, EnvironmentSpec, HostEnvironment, LossOutput, Timestep
 
 STEPS, REPEATS = 4_000, 20
 STATUS, CLEAR_PEAK = Path("/proc/self/status"), Path("/proc/self/clear_refs")
@@ -138,36 +135,6 @@ def stages(agent: str, lanes: int, options: dict[str, int], keep: bool) -> None:
         fqf.train("atari/breakout", agent, runs=runs, protocol="dopamine", lanes=lanes, quiet=True, **small, **options)
 
 
-def update(agent_name: str, options: dict[str, int]) -> None:
-    """An update with operations side by side, as XLA has it, and one after the other, as ours: memory and time."""
-    config = override(preset(agent_name, "atari/breakout", "dopamine"), options)
-    agent = make_agent(config, make(config.env, config.environment).spec)
-    frames = jnp.zeros((config.batch_size, 84, 84, config.frame_stack), jnp.uint8)
-    rewards = jnp.ones(config.batch_size)
-    batch = Transition(frames, rewards.astype(int), rewards, rewards, frames)
-
-    def once(learned, key):
-        return learner.update(agent, learned, batch, rewards, key)[0]
-
-    start = jax.eval_shape(lambda key: learner.init(agent, key), jax.random.key(0))
-    ways = {"side by side": None, "one after the other": drivers.LEAN}
-    compiled = {
-        name: jax.jit(once, donate_argnums=0, compiler_options=way).lower(start, jax.random.key(0)).compile()
-        for name, way in ways.items()
-    }
-    learned = {name: learner.init(agent, jax.random.key(0)) for name in ways}
-    times: dict[str, list[float]] = {name: [] for name in ways}
-    for turn in range(10 * REPEATS):
-        for name, step in compiled.items():
-            began = time.perf_counter()
-            learned[name] = jax.block_until_ready(step(learned[name], jax.random.key(turn)))
-            times[name].append(time.perf_counter() - began)
-    for name, step in compiled.items():
-        ratio = np.median(times[name]) / np.median(times["side by side"])
-        size = step.memory_analysis().temp_size_in_bytes / 1e6
-        print(f"{agent_name} {options}, {name}: {size:.0f} MB, {ratio:.3f} of the time")
-
-
 def told(name: str, stage):
     def run(self, *arguments):
         CLEAR_PEAK.write_text("5")
@@ -187,7 +154,7 @@ def report(what: str) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("overhead", "memory", "stages", "update"))
+    parser.add_argument("what", choices=("overhead", "memory", "stages"))
     parser.add_argument("--agent", default="fqf")
     parser.add_argument("--lanes", type=int, default=1)
     parser.add_argument("--fractions", type=int, default=8, help="N of FQF")
@@ -199,10 +166,8 @@ def main() -> None:
         overhead()
     elif arguments.what == "memory":
         memory(agent, lanes, options)
-    elif arguments.what == "stages":
-        stages(agent, lanes, options, arguments.keep)
     else:
-        update(agent, options)
+        stages(agent, lanes, options, arguments.keep)
 
 
 if __name__ == "__main__":

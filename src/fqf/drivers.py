@@ -30,9 +30,6 @@ from fqf.types import (
     Timestep,
 )
 
-LEAN = {"xla_cpu_enable_concurrency_optimized_scheduler": False}
-"""An update whose operations follow one another: it needs less memory (FQF with N = 32: 88 MB instead of 129) and no
-more time on two cores, since each of the large ones uses both (`studies/host.py update`)."""
 BLOCK = 256
 """Vector steps whose random numbers are drawn in one call."""
 
@@ -167,18 +164,23 @@ def make_host_driver(cycle: Cycle, environment: HostEnvironment, num_lanes: int)
         return cycle.see(stack, ended, observation), chosen
 
     store = jax.jit(cycle.store, donate_argnums=0)
-    traced_learn = jax.jit(cycle.learn)  # never run: asked for its shapes, which it remembers
 
-    @functools.partial(jax.jit, donate_argnums=(0, 1, 2), compiler_options=LEAN)
+    @functools.partial(jax.jit, donate_argnums=(0, 1, 2))
     def learn(learned, experience, sums, key, vector_step):
         learned, experience, metrics = cycle.learn(learned, experience, key, vector_step)
         return learned, experience, jax.tree.map(jnp.add, sums, metrics)
 
-    def compile():
+    @functools.cache
+    def shapes() -> tuple[RunState, dict[str, Any]]:
+        """Of the state, and of an update's metrics."""
         state = jax.eval_shape(cycle.init, run_keys(jax.random.key(0)), (), no_timestep(environment.spec, num_lanes))
+        _, _, metrics = jax.eval_shape(cycle.learn, state.learner, state.replay, state.key, 0)
+        return state, metrics
+
+    def compile():
+        state, sums = shapes()
         (timestep, stack, action), key = state.actor, state.key
         chosen = (state.learner.params, stack, timestep.last, timestep.observation, action, key, 0)
-        _, _, sums = jax.eval_shape(cycle.learn, state.learner, state.replay, key, 0)
         for function, arguments in (
             (wander, chosen),
             (act, chosen),
@@ -216,8 +218,8 @@ def make_host_driver(cycle: Cycle, environment: HostEnvironment, num_lanes: int)
 
     def advance(state, vector_step, num_periods):
         earlier, length = len(state.environment.episodes), cycle.steps_per_period
-        _, _, shapes = traced_learn.eval_shape(state.learner, state.replay, state.key, vector_step)
-        sums = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+        _, metrics = shapes()
+        sums = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), metrics)
         explored = draw(cycle.explore, state.key, vector_step, num_periods * length)
         for start in range(0, num_periods * length, length):
             begin, end = vector_step + start, vector_step + start + length

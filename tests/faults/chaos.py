@@ -1,6 +1,6 @@
 """A long campaign of kills, over agents and environments: `make chaos`, or
 
-    .venv/bin/python tests/faults/chaos.py [--kills 11] [--at-once 2] [--work runs/chaos] [--out docs/results]
+    .venv/bin/python tests/faults/chaos.py [--kills 12] [--at-once 2] [--work runs/chaos] [--out docs/results]
 
 For every pair, a run that is left alone and one that is killed, resumed, killed again and so on; then all that both
 have left is compared. Finished pairs are kept in WORK and not repeated. Writes docs/results/resume.md after every pair.
@@ -24,7 +24,7 @@ from fqf.agents import AGENTS
 from fqf.rundir import provenance
 
 SMALL = {
-    "steps": 2_000,
+    "steps": 12_000,
     "learning_starts_steps": 200,
     "hidden": 16,
     "batch_size": 8,
@@ -32,11 +32,18 @@ SMALL = {
     "target_period_steps": 100,
     "log_every_steps": 50,
     "checkpoint_steps": 50,
-    "evaluate_every_steps": 500,
+    "evaluate_every_steps": 3_000,
     "evaluation_episodes": 5,
 }
-HOST = {"evaluation_lanes": 2}
-ATARI = {**HOST, "protocol": "dopamine", "steps": 1_200, "evaluation_steps": 50, "episode_cap_frames": 800}
+HOST = {"evaluation_lanes": 2, "steps": 4_000, "evaluate_every_steps": 1_000}
+ATARI = {
+    **HOST,
+    "protocol": "dopamine",
+    "steps": 1_500,
+    "evaluate_every_steps": 500,
+    "evaluation_steps": 50,
+    "episode_cap_frames": 800,
+}
 FAMILIES = {
     "classic/cartpole": {},
     "minatar/breakout": {"lanes": 4},
@@ -52,7 +59,7 @@ HEADER = "| agent | environment | kills | while a checkpoint was written | befor
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kills", type=int, default=11, help="per pair of agent and environment")
+    parser.add_argument("--kills", type=int, default=12, help="per pair of agent and environment")
     parser.add_argument("--at-once", type=int, default=2, help="pairs")
     parser.add_argument("--work", type=Path, default=Path("runs/chaos"))
     parser.add_argument("--out", type=Path, default=Path("docs/results"))
