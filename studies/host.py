@@ -6,8 +6,6 @@
 """
 
 import argparse
-import resource
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -30,6 +28,8 @@ from fqf.types import Environment, EnvironmentSpec, HostEnvironment, LossOutput,
 
 STEPS, REPEATS = 4_000, 20
 STATUS, CLEAR_PEAK = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+PEAKS: list[float] = []
+"""Of every stage, in MB."""
 
 
 class Nothing:
@@ -103,6 +103,7 @@ def shrunken(agent: Agent) -> Agent:
 def memory(agent: str, lanes: int, options: dict[str, int]) -> None:
     """Peak resident size of a whole `fqf train` with a replay of a million frames: random play, learning, evaluation,
     checkpoints, report. (The ring is touched as a whole when it is made; a longer run fills it in place.)"""
+    tell_stages()
     with tempfile.TemporaryDirectory() as runs:
         fqf.train(
             "atari/breakout",
@@ -118,7 +119,7 @@ def memory(agent: str, lanes: int, options: dict[str, int]) -> None:
             quiet=True,
             **options,
         )
-        report(f"{agent}, {lanes} lanes, {options}")
+        print(f"peak {max(PEAKS) / 1000:.2f} GB: {agent}, {lanes} lanes, {options}", flush=True)
 
 
 def stages(agent: str, lanes: int, options: dict[str, int], keep: bool) -> None:
@@ -127,12 +128,16 @@ def stages(agent: str, lanes: int, options: dict[str, int], keep: bool) -> None:
     if keep:
         for module in (drivers, parts, session):
             module.give_back_memory = lambda: None
-    for name in ("begin", "_evaluate", "_play", "_save", "_finish"):
-        setattr(Session, name, told(name, getattr(Session, name)))
+    tell_stages()
     with tempfile.TemporaryDirectory() as runs:
         small = {"replay_capacity": 1_000, "learning_starts_steps": 200, "steps": 600, "log_every_steps": 200}
         small |= {"evaluation_steps": 50, "episode_cap_frames": 2_000, "checkpoint_steps": 200}
         fqf.train("atari/breakout", agent, runs=runs, protocol="dopamine", lanes=lanes, quiet=True, **small, **options)
+
+
+def tell_stages() -> None:
+    for name in ("begin", "_evaluate", "_play", "_save", "_finish"):
+        setattr(Session, name, told(name, getattr(Session, name)))
 
 
 def told(name: str, stage):
@@ -141,15 +146,11 @@ def told(name: str, stage):
         result = stage(self, *arguments)
         sizes = dict(line.split(":") for line in STATUS.read_text().splitlines())
         now, most = (int(sizes[size].split()[0]) * 1024 / 1e6 for size in ("VmRSS", "VmHWM"))
+        PEAKS.append(most)
         print(f"{name.strip('_'):10} {now:5.0f} MB, at most {most:5.0f}", flush=True)
         return result
 
     return run
-
-
-def report(what: str) -> None:
-    unit = 1024 if sys.platform == "linux" else 1
-    print(f"peak {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e9:.2f} GB after: {what}", flush=True)
 
 
 def main() -> None:

@@ -346,7 +346,7 @@ def test_what_was_compiled_ahead_is_not_compiled_again(caplog):
         ahead = compiled(caplog)
         run(host, [3], num_periods=3)
         late = compiled(caplog)
-    programs = {"wander", "act", "learn", "draw_block"}
+    programs = {"init", "wander", "act", "learn", "draw_block"}
     assert programs <= ahead
     assert not programs & late
 

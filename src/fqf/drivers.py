@@ -163,7 +163,7 @@ def make_host_driver(cycle: Cycle, environment: HostEnvironment, num_lanes: int)
     def wander(params, stack, ended, observation, chosen, key, vector_step):
         return cycle.see(stack, ended, observation), chosen
 
-    store = jax.jit(cycle.store, donate_argnums=0)
+    begin, store = jax.jit(cycle.init), jax.jit(cycle.store, donate_argnums=0)
 
     @functools.partial(jax.jit, donate_argnums=(0, 1, 2))
     def learn(learned, experience, sums, key, vector_step):
@@ -182,6 +182,7 @@ def make_host_driver(cycle: Cycle, environment: HostEnvironment, num_lanes: int)
         (timestep, stack, action), key = state.actor, state.key
         chosen = (state.learner.params, stack, timestep.last, timestep.observation, action, key, 0)
         for function, arguments in (
+            (begin, (jax.eval_shape(run_keys, key), (), timestep)),
             (wander, chosen),
             (act, chosen),
             (store, (state.replay, timestep, action, 0)),
@@ -195,7 +196,6 @@ def make_host_driver(cycle: Cycle, environment: HostEnvironment, num_lanes: int)
         keys = run_keys(keys[0])
         lanes = environment.make(num_lanes, False)
         timestep = lanes.init(seed_from(keys.environment))
-        begin = jax.jit(cycle.init)
         state = jax.block_until_ready(begin(keys, (), timestep))
         begin.clear_cache()  # type: ignore[attr-defined]  # it will not be called again
         give_back_memory()
@@ -222,9 +222,9 @@ def make_host_driver(cycle: Cycle, environment: HostEnvironment, num_lanes: int)
         sums = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), metrics)
         explored = draw(cycle.explore, state.key, vector_step, num_periods * length)
         for start in range(0, num_periods * length, length):
-            begin, end = vector_step + start, vector_step + start + length
-            state = play(state, begin, explored[start : start + length], act)
-            learned, experience, sums = learn(state.learner, state.replay, sums, state.key, end)
+            now, drawn = vector_step + start, explored[start : start + length]
+            state = play(state, now, drawn, act)
+            learned, experience, sums = learn(state.learner, state.replay, sums, state.key, now + length)
             state = state._replace(learner=learned, replay=experience)
         means = jax.tree.map(lambda total: total / (num_periods * cycle.updates_per_period), sums)
         return state, report(means, state.environment.episodes[earlier:])
