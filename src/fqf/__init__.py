@@ -22,7 +22,7 @@ from fqf.train import resume as resume_runs
 from fqf.trained import evaluate, load
 from fqf.types import EnvironmentSpec, JittableEnvironment, ReturnDistribution, Timestep
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = [
     "Diverged",
     "EnvironmentSpec",

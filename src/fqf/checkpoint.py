@@ -1,13 +1,14 @@
 """Checkpoints of one run: what is new since the last one is written, and a manifest, last of all, makes it count.
 
-    checkpoints/000000120000/state-00.safetensors ...     learner, priorities, environment, actor, key, in pieces
-    checkpoints/000000120000/manifest.json        every file of the checkpoint with size and hash; what Python counts
-    checkpoints/rows/000000000000-000000030000.safetensors ...     experience, shared by the checkpoints that name it
+    checkpoints/000000120000/state-00.safetensors ...            learner, priorities, environment, actor, key, in pieces
+    checkpoints/000000120000/manifest.json                       every file with size and hash; what Python counts
+    checkpoints/rows/000000000000-000000030000.safetensors ...   experience, shared by the checkpoints that name it
 
 No file that a manifest names is ever written again.
 """
 
 import contextlib
+import errno
 import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,9 +19,11 @@ import jax
 import numpy as np
 import safetensors.numpy
 
+from fqf.errors import UserError
 from fqf.files import sync_directory, write_whole
 from fqf.formats import (
     FORMAT,
+    MANIFEST_BYTES,
     Damaged,
     Entry,
     believed,
@@ -87,6 +90,9 @@ class Checkpoints:
                 self.directory.mkdir()
                 sync_directory(self.directory.parent)
             (self.directory / "rows").mkdir(exist_ok=True)
+            if target.exists():  # half of one, or damaged: its manifest must not vouch for what is written now
+                remove(target)
+                sync_directory(self.directory)
             target.mkdir(exist_ok=True)
             segments = list(self._save_rows(num_rows, state, written))
             snapshot, memento = self._snapshots.take(state, self._index)
@@ -100,7 +106,10 @@ class Checkpoints:
                 "ledger": {**ledger, "lanes": memento},
             }
             sync_directory(self.directory)
-            self._write(target / "manifest.json", manifest(content), written)
+            data = manifest(content)
+            if len(data) > MANIFEST_BYTES:
+                raise OSError(errno.EFBIG, "the actions of its unfinished episodes would not fit into a manifest")
+            self._write(target / "manifest.json", data, written)
         except OSError:
             for path in written:
                 path.unlink(missing_ok=True)
@@ -144,11 +153,14 @@ class Checkpoints:
 
     def steps(self) -> list[int]:
         """Where there are checkpoints, whole or not, newest first."""
-        return sorted((int(path.name) for path in checkpoints_in(self.directory)), reverse=True)
+        try:
+            return sorted((int(path.name) for path in checkpoints_in(self.directory)), reverse=True)
+        except OSError as error:
+            raise UserError(f"{self.directory} can't be read: {error.strerror}") from None
 
-    def has_manifest(self, step: int) -> bool:
-        """Whether a checkpoint was ever whole."""
-        return (self._path(step) / "manifest.json").exists()
+    def with_manifest(self) -> set[int]:
+        """Where one was whole once, as far as this run goes."""
+        return {step for step in self.steps() if (self._path(step) / "manifest.json").exists()}
 
     def _path(self, step: int) -> Path:
         return self.directory / f"{step:012d}"
@@ -162,7 +174,9 @@ class Checkpoints:
             ledger, num_rows = dict(content["ledger"]), int(content["num_rows"])
             oldest = max(0, num_rows - len(self._snapshots.rows.last))
             edges = [segment.first for segment in segments] + [num_rows]
-            if content["step"] != step or edges[0] > oldest or edges[1:] != [segment.end for segment in segments]:
+            if content["step"] != step:
+                raise ValueError(f"it speaks of step {content['step']}")
+            if edges[0] > oldest or edges[1:] != [segment.end for segment in segments]:
                 raise ValueError("its rows do not follow one another")
             entries = [Entry(int(size), str(hash)) for size, hash in content["state"]]
             files = {path / state_name(i): entry for i, entry in enumerate(entries)}
@@ -218,7 +232,9 @@ def segment_name(first: int, end: int) -> str:
 
 
 def checkpoints_in(directory: Path) -> list[Path]:
-    return [path for path in directory.glob("*") if re.fullmatch(r"\d{12}", path.name)]
+    """Whole or not. One that can't be listed is not one without checkpoints: it raises OSError."""
+    paths = directory.iterdir() if directory.exists() else ()
+    return [path for path in paths if re.fullmatch(r"\d{12}", path.name)]
 
 
 def prune(directory: Path, kept: Sequence[Kept]) -> None:

@@ -22,6 +22,20 @@ from fqf.files import write_whole
 from fqf.types import EnvironmentSpec, PyTree, ReturnDistribution
 
 FORMAT = "fqf-policy-1"
+TYPES = {"float32": "F32"}
+"""As safetensors calls them."""
+HEADER_BYTES = 2**20
+"""More than safetensors needs for the names and shapes of our tensors."""
+NONSENSE = (
+    safetensors.SafetensorError,
+    LookupError,
+    TypeError,
+    ValueError,
+    ArithmeticError,
+    AttributeError,
+    RecursionError,
+)
+"""What files raise that make no sense."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +84,9 @@ def load_policy(directory: Path) -> Policy:
     path = directory / "params.safetensors"
     config = read_config(directory / "config.toml")
     try:
+        with path.open("rb") as start:
+            if int.from_bytes(start.read(8), "little") > HEADER_BYTES:
+                raise ValueError("its header is too large")
         with safetensors.safe_open(path, framework="numpy") as file:
             header = json.loads((file.metadata() or {}).get("fqf", "{}"))
             if header.get("format") != FORMAT:
@@ -79,11 +96,14 @@ def load_policy(directory: Path) -> Policy:
             if set(file.keys()) != set(shapes):
                 raise UserError(f"{path} does not hold the parameters that its config.toml describes")
             for name, expected in shapes.items():
-                if tuple(file.get_slice(name).get_shape()) != expected.shape:
-                    raise UserError(f"{path}: {name} does not have the shape that its config.toml describes")
+                found = file.get_slice(name)
+                if (found.get_dtype(), tuple(found.get_shape())) != (TYPES[expected.dtype.name], expected.shape):
+                    raise UserError(f"{path}: {name} does not have the shape and type that its config.toml describes")
             params = unflatten_dict({name: jnp.asarray(file.get_tensor(name)) for name in shapes}, sep="/")
-    except (OSError, safetensors.SafetensorError, KeyError, TypeError, ValueError) as error:
-        raise UserError(f"can't read policy {path}: {error}") from None
+    except OSError as error:
+        raise UserError(f"can't read policy {path}: {error.strerror or error}") from None
+    except NONSENSE as error:
+        raise UserError(f"can't read policy {path}: {error or type(error).__name__}") from None
     return Policy(config, spec, params)
 
 

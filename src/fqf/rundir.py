@@ -75,7 +75,10 @@ class RunDirectory:
 
     def __init__(self, path: Path, config: RunConfig[Any, Any]) -> None:
         """Changes nothing in a directory that is there."""
+        new = [each for each in (path, *path.parents) if not each.exists()]
         path.mkdir(parents=True, exist_ok=True)
+        for each in new:
+            sync_directory(each.parent)
         self.path, self._config, self._lock = path, config, Lock(path)
         self._logs: dict[str, Log] = {}
 
@@ -142,6 +145,14 @@ class RunDirectory:
         if self._logs:
             self._events.close()
         self._lock.release()
+
+
+def read_marks(said: Any) -> dict[str, dict[str, Any]]:
+    """Of all logs, as a checkpoint has them; what makes no sense raises."""
+    sizes = {name: int(said[name]["size"]) for name in RunDirectory.LOGS}
+    if min(sizes.values()) < 0:
+        raise ValueError("a log of negative size")
+    return {name: {"size": size, "sha256": str(said[name]["sha256"])} for name, size in sizes.items()}
 
 
 def evaluation_line(labels: Mapping[str, Any] | None, scores: Scores | None = None) -> str:

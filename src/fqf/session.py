@@ -23,7 +23,7 @@ from fqf.policy import Policy
 from fqf.progress import Progress
 from fqf.resources import give_back_memory
 from fqf.results import Run, write_results
-from fqf.rundir import RunDirectory
+from fqf.rundir import RunDirectory, read_marks
 from fqf.schedule import Chunk, schedule
 
 RETRY_SECONDS = 60
@@ -99,28 +99,35 @@ class Session:
                 warn(f"checkpoint at step {step:,} is not whole, so an older one is used: {damage}")
             else:
                 return
-        for directory, checkpoints in zip(self._directories, self._checkpoints, strict=True):
-            if any(checkpoints.has_manifest(step) for step in checkpoints.steps()):
-                path = directory.path
+        for directory in self._directories:
+            if self._was_saved():
                 raise UserError(
-                    f"{path} has checkpoints, but none is whole: only `fqf train --overwrite` can begin again"
+                    f"{directory.path} has checkpoints, but none is whole: only `fqf train --overwrite` can begin again"
                 )
             warn(f"{directory.path} has no checkpoint yet: it starts again at step 0")
         self.begin()
 
+    def _was_saved(self) -> bool:
+        """Whether all seeds ever had the same checkpoint. A process killed between the manifests of the first one
+        leaves some seeds with it and others without."""
+        manifests = [each.with_manifest() for each in self._checkpoints]
+        return bool(set.intersection(*manifests)) or max(map(len, manifests)) > 1
+
     def _load(self, step: int) -> None:
         saved = [each.load(step) for each in self._checkpoints]
         entries = [each.ledger for each in saved]
-        for config, directory, entry in zip(self._configs, self._directories, entries, strict=True):
-            self._compare(config, directory, entry)
-        with believed(self._checkpoints[0].directory / f"{step:012d}" / "manifest.json"):
+        manifest = self._checkpoints[0].directory / f"{step:012d}" / "manifest.json"
+        with believed(manifest):
+            for config, directory, entry in zip(self._configs, self._directories, entries, strict=True):
+                self._compare(config, directory, entry)
             self._ledger = read_ledger(self._configs, self._chunks, entries)
-            logs = [(dict(entry["logs"]), float(entry["seconds"])) for entry in entries]
+            logs = [(read_marks(entry["logs"]), float(entry["seconds"])) for entry in entries]
             mementos = [entry["lanes"] for entry in entries]
             if self._step != step or {entry["num_rows"] for entry in entries} != {self._num_rows}:
                 raise ValueError("its counters contradict each other")
         self._compile()
-        state = self._parts.snapshots.restore([each.snapshot for each in saved], mementos)
+        with believed(manifest):
+            state = self._parts.snapshots.restore([each.snapshot for each in saved], mementos)
         try:
             for checkpoints, each in zip(self._checkpoints, saved, strict=True):
                 state = checkpoints.load_rows(state, step, each.segments)
@@ -235,7 +242,8 @@ class Session:
         except OSError as error:
             path, last = self._directories[len(done)].path, self._checkpoints[len(done)].last
             for checkpoints in done:
-                checkpoints.take_back()
+                with contextlib.suppress(OSError):  # the manifest goes first, if anything does
+                    checkpoints.take_back()
             kept = f"the last good one is {last}" if last else "there is none yet"
             self._around.progress.warn(f"NO CHECKPOINT at step {step:,} of {path}: {error.strerror}; {kept}")
         else:

@@ -77,7 +77,12 @@ def make_host_snapshots(cycle: Cycle, environment: HostEnvironment, num_lanes: i
     def restore(snapshots, mementos):
         (snapshot,), (memento,) = snapshots, mementos
         lanes = environment.make(num_lanes, False)
-        if not np.array_equal(lanes.restore(memento), snapshot.actor.timestep.observation):
+        try:
+            arrived = lanes.restore(memento)
+        except BaseException:
+            lanes.close()
+            raise
+        if not np.array_equal(arrived, snapshot.actor.timestep.observation):
             lanes.close()
             raise UserError(
                 f"{environment.spec.id} did not repeat its unfinished episode from its seed and its actions, so the "

@@ -15,6 +15,7 @@ from fqf.checkpoint import KEPT, remove_all
 from fqf.config import RunConfig, check, override, read_toml
 from fqf.environments import AnyEnvironment
 from fqf.errors import Interrupted, Stopped, UserError
+from fqf.files import Lock
 from fqf.parts import Parts, assemble
 from fqf.policy import read_config
 from fqf.progress import Progress
@@ -111,6 +112,7 @@ def resume(paths: Sequence[Path], quiet: bool = False, environment: AnyEnvironme
                 raise UserError(f"nothing to resume: {group.paths[0]} has finished meanwhile")
             for directory in members:
                 if not is_run(directory.path):  # killed while the seeds of one program were being given directories
+                    refuse_existing(directory.path, overwrite=False)
                     directory.create(launch_facts(group))
         return run_groups(unfinished, directories, parts_of, stop, resumed=True)
 
@@ -118,9 +120,12 @@ def resume(paths: Sequence[Path], quiet: bool = False, environment: AnyEnvironme
 def tidy(finished: Sequence[Path]) -> None:
     """What a process killed just after a summary was written has left undone."""
     for path in finished:
-        remove_all(path)
-        if not (path / "figure.png").is_file():
-            draw_run(path)
+        with contextlib.suppress(OSError, UserError), contextlib.ExitStack() as stack:
+            stack.callback(Lock(path).release)
+            if is_finished(path):
+                remove_all(path)
+                if not (path / "figure.png").is_file():
+                    draw_run(path)
 
 
 def draw_run(path: Path) -> None:
@@ -255,11 +260,16 @@ def read_group(path: Path, quiet: bool) -> Group:
     paths = [path if len(seeds) == 1 else path.parent / f"seed{seed}" for seed in seeds]
     how = override(Launch(), {"quiet": quiet} | facts)
     check_launch(how)
-    configs = [
-        read_config(each / "config.toml") if is_run(each) else replace(config, seed=seed)
-        for each, seed in zip(paths, seeds, strict=True)
-    ]
+    configs = [replace(config, seed=seed) for seed in seeds]
+    for each, expected in zip(paths, configs, strict=True):
+        if is_run(each) and (read_config(each / "config.toml"), seeds_of(each)) != (expected, seeds):
+            raise UserError(f"{path} shared its program with {each}, which is another run now: it can't go on alone")
     return Group(configs, paths, how)
+
+
+def seeds_of(path: Path) -> Any:
+    """Of the program that a run belongs to."""
+    return read_toml(path / "launch.toml").get("seeds_in_one_program", [read_config(path / "config.toml").seed])
 
 
 def known_environment(config: RunConfig[Any, Any]) -> AnyEnvironment:

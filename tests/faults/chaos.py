@@ -88,8 +88,8 @@ def campaign(work: Path, job: dict, kills: int, rng: random.Random) -> dict:
         return json.loads(done.read_text())
     shutil.rmtree(work, ignore_errors=True)
     process = start(work / "calm", [job])
-    assert process.communicate()[1] is not None
-    assert process.returncode == 0, f"{job} fails without being killed"
+    messages = process.communicate()[1]
+    assert process.returncode == 0, f"{job} fails without being killed: {messages}"
     outcome = torment(work / "storm", [job], kills, rng, patience=1.0, haste=0.3)
     same = digests(work / "calm", [job]) == digests(work / "storm", [job])
     result = {"kills": outcome.kills, "in_checkpoint": outcome.in_checkpoint, "in_vain": outcome.in_vain, "same": same}

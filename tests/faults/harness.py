@@ -20,7 +20,7 @@ CLOCKS = ("seconds", "steps_per_second")
 class Outcome(NamedTuple):
     kills: int
     in_checkpoint: int
-    """Kills that left a half-written file behind."""
+    """Kills that left something half-written behind that was not there before."""
     in_vain: int
     """Kills of a process that had not got as far as a checkpoint: starting, compiling, loading."""
     messages: str
@@ -40,6 +40,7 @@ def torment(
     killed = in_checkpoint = in_vain = 0
     messages = ""
     while killed < kills:
+        before = half_written(runs)
         process, seen = start(runs, jobs), newest_files(runs)
         end = time.monotonic() + (rng.uniform(0, 6) if rng.random() < haste else 3600)
         while process.poll() is None and newest_files(runs) == seen and time.monotonic() < end:
@@ -53,7 +54,7 @@ def torment(
             break
         killed += 1
         in_vain += unchanged
-        in_checkpoint += any(runs.rglob("*.partial")) or has_half_a_checkpoint(runs)
+        in_checkpoint += bool(half_written(runs) - before)
     process = start(runs, jobs)
     messages += process.communicate()[1]
     assert process.returncode == 0, messages
@@ -65,9 +66,10 @@ def newest_files(runs: Path) -> list[str]:
     return sorted(str(path) for name in ("manifest.json", "summary.json") for path in runs.rglob(name))
 
 
-def has_half_a_checkpoint(runs: Path) -> bool:
+def half_written(runs: Path) -> set[Path]:
+    """Files under a temporary name, and checkpoints without a manifest."""
     states = [path for path in runs.rglob("checkpoints/*") if path.is_dir() and path.name != "rows"]
-    return any(not (path / "manifest.json").is_file() for path in states)
+    return {*runs.rglob("*.partial"), *(path for path in states if not (path / "manifest.json").is_file())}
 
 
 def digest(path: Path) -> dict[str, str]:

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fqf
-from fqf import formats, snapshots
+from fqf import checkpoint, formats, snapshots
 from fqf.checkpoint import Checkpoints
 from fqf.errors import UserError
 from fqf.files import Lock
@@ -141,9 +141,16 @@ def test_torn_and_flipped_files_are_noticed_whatever_the_file_and_the_place(stop
             load(run, 360, parts)
 
 
-@pytest.mark.parametrize("name", ["state-00.safetensors", "manifest.json"])
+NEWEST = [
+    "000000000360/state-00.safetensors",
+    "000000000360/manifest.json",
+    "rows/000000000300-000000000360.safetensors",
+]
+
+
+@pytest.mark.parametrize("name", NEWEST)
 def test_a_damaged_newest_checkpoint_falls_back_to_the_one_before_and_says_so(copy, calm, capfd, name):
-    target = copy / "checkpoints" / "000000000360" / name
+    target = copy / "checkpoints" / name
     target.write_bytes(target.read_bytes()[:-7])
     run = fqf.resume(copy, quiet=True)
     assert digest(run.path) == digest(calm)
@@ -198,12 +205,100 @@ def rewrite(run: Path, change) -> None:
         lambda said: said.update(rows=7),
         lambda said: said.update(ledger=None),
         lambda said: said.update(state=[]),
+        lambda said: said.update(step=300),
+        lambda said: said.update(format="other", ledger=[]),
     ],
 )
 def test_a_manifest_that_lies_is_damage(copy, parts, change):
     rewrite(copy, change)
     with pytest.raises(Damaged):
         load(copy, 360, parts)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda ledger: ledger.update(made_by=[]),
+        lambda ledger: ledger.update(logs={}),
+        lambda ledger: ledger["logs"]["metrics.jsonl"].update(size=-1),
+        lambda ledger: ledger["logs"]["timing.jsonl"].pop("sha256"),
+    ],
+)
+def test_a_ledger_that_lies_costs_its_checkpoint_and_nothing_else(copy, calm, capfd, change):
+    rewrite(copy, lambda said: change(said["ledger"]))
+    assert digest(fqf.resume(copy, quiet=True).path) == digest(calm)
+    assert "so an older one is used" in capfd.readouterr().err
+
+
+def test_a_checkpoint_written_again_is_not_vouched_for_by_its_old_manifest(copy, calm, monkeypatch):
+    """Killed between the state, whose bytes are the old ones, and the manifest, which would be of an earlier life."""
+    state = copy / "checkpoints" / "000000000360" / "state-00.safetensors"
+    state.write_bytes(state.read_bytes()[:-1])
+    write = checkpoint.write_whole
+
+    def die_before_the_manifest(path, data):
+        if path.parent.name == "000000000360" and path.name == "manifest.json":
+            raise Killed
+        write(path, data)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint, "write_whole", die_before_the_manifest)
+        with pytest.raises(Killed):
+            fqf.resume(copy, quiet=True)
+    assert digest(fqf.resume(copy, quiet=True).path) == digest(calm)
+
+
+class Killed(BaseException):
+    """Nothing cleans up after it."""
+
+
+TOGETHER = {**SMALL, "seeds": 2, "seeds_together": "vmap", "steps": 180, "evaluate_every_steps": 180}
+
+
+@pytest.fixture(scope="module")
+def calm_together(compile_quickly, tmp_path_factory):
+    runs = tmp_path_factory.mktemp("together")
+    return [digest(run.path) for run in fqf.train_seeds("classic/cartpole", runs=runs, **TOGETHER)]
+
+
+@pytest.mark.parametrize("writes", [0, 2, 3, 5, 7, 9, 10])
+def test_seeds_of_one_program_are_killed_at_any_file_of_a_checkpoint(calm_together, tmp_path, monkeypatch, writes):
+    """A checkpoint is rows, state and manifest of one seed, then of the other; half of the fatal file is written."""
+    write, written = checkpoint.write_whole, []
+
+    def die(path, data):
+        written.append(path)
+        if len(written) > writes:
+            path.with_name(path.name + ".partial").write_bytes(data[: len(data) // 2])
+            raise Killed
+        write(path, data)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint, "write_whole", die)
+        with pytest.raises(Killed):
+            fqf.train_seeds("classic/cartpole", runs=tmp_path, **TOGETHER)
+    paths = [tmp_path / "fqf" / "classic.cartpole" / f"seed{seed}" for seed in (0, 1)]
+    resume(paths, quiet=True)
+    assert [digest(path) for path in paths] == calm_together
+
+
+def test_a_seed_that_lost_its_config_is_not_replaced(tmp_path):
+    paths = [tmp_path / "fqf" / "classic.cartpole" / f"seed{seed}" for seed in (0, 1)]
+    stop_after(100, lambda: fqf.train_seeds("classic/cartpole", runs=tmp_path, **TOGETHER))
+    (paths[1] / "config.toml").unlink()
+    before = {path: path.read_bytes() for path in paths[1].rglob("*") if path.is_file() and path.name != "lock"}
+    with pytest.raises(UserError, match="is not a run directory, but holds"):
+        resume(paths[:1], quiet=True)
+    assert {path: path.read_bytes() for path in before} == before
+
+
+def test_a_seed_that_became_another_run_is_left_alone(tmp_path):
+    paths = [tmp_path / "fqf" / "classic.cartpole" / f"seed{seed}" for seed in (0, 1)]
+    stop_after(100, lambda: fqf.train_seeds("classic/cartpole", runs=tmp_path, **TOGETHER))
+    config = paths[1] / "config.toml"
+    config.write_text(config.read_text().replace("hidden = 6", "hidden = 7"))
+    with pytest.raises(UserError, match=r"seed1, which is another run now: it can't go on alone"):
+        resume(paths[:1], quiet=True)
 
 
 def test_tensors_of_another_version_are_refused(copy, parts):

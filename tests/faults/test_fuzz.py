@@ -1,5 +1,6 @@
 """Random and mutated files: loaders refuse them in one line; they neither crash, hang nor fill the memory."""
 
+import json
 import random
 import shutil
 import tracemalloc
@@ -88,6 +89,39 @@ def test_a_policy_that_claims_to_be_huge_is_refused_before_memory_is_taken(polic
         load_policy(tmp_path)
     assert tracemalloc.get_traced_memory()[1] < 50e6
     tracemalloc.stop()
+
+
+@pytest.mark.parametrize("kind", [np.float64, np.int8])
+def test_a_policy_of_other_numbers_is_refused(policy, tmp_path, kind):
+    rewritten(policy, tmp_path, lambda tensors: {name: array.astype(kind) for name, array in tensors.items()})
+    with pytest.raises(UserError, match=r"does not have the shape and type that its config.toml describes"):
+        load_policy(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "said",
+    ["[]", "[" * 100_000, '{"format": "fqf-policy-1", "spec": {}}', "{" + " " * 2_000_000 + "}"]
+    + [
+        json.dumps({"format": "fqf-policy-1", "spec": {"id": "a", "observation_dtype": "float32"} | odd})
+        for odd in ({"observation_shape": [0], "num_actions": 2}, {"observation_shape": [4], "num_actions": 0})
+    ],
+)
+def test_a_policy_whose_header_makes_no_sense_is_refused(policy, tmp_path, said):
+    rewritten(policy, tmp_path, lambda tensors: tensors, {"fqf": said})
+    assert is_one_line(told(lambda: load_policy(tmp_path)))
+
+
+def rewritten(policy: Path, target: Path, change, metadata: dict[str, str] | None = None) -> None:
+    shutil.copytree(policy, target, dirs_exist_ok=True)
+    with safetensors.safe_open(policy / "params.safetensors", framework="numpy") as file:
+        tensors, said = {name: file.get_tensor(name) for name in file.keys()}, file.metadata()  # noqa: SIM118
+    safetensors.numpy.save_file(change(tensors), target / "params.safetensors", metadata or said)
+
+
+def test_brackets_without_end_are_no_config(tmp_path):
+    path = tmp_path / "a.toml"
+    path.write_text("a = " + "[" * 5_000)
+    assert is_one_line(told(lambda: read_toml(path)))
 
 
 @FUZZ

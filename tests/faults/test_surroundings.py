@@ -77,7 +77,9 @@ def test_a_run_of_somebody_else_can_not_be_resumed(stopped, open_directory, capf
     assert "Permission denied" in one_line(capfd)
 
 
-@pytest.mark.parametrize("target", ["checkpoints/000000000360/state-00.safetensors", "metrics.jsonl", "config.toml"])
+@pytest.mark.parametrize(
+    "target", ["checkpoints", "checkpoints/000000000360/state-00.safetensors", "metrics.jsonl", "config.toml"]
+)
 def test_a_file_that_may_not_be_read_is_named(stopped, open_directory, capfd, target):
     """It is not damaged, so no older checkpoint is used, and nothing is changed."""
     run = copy_into(open_directory, stopped)
