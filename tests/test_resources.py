@@ -6,12 +6,14 @@ from pathlib import Path
 import jax
 import pytest
 
-from fqf import resources
+from fqf import environments, parts, resources
+from fqf.config import override
 from fqf.errors import UserError
 from fqf.presets import preset
 from fqf.resources import (
     free_disk,
     free_memory,
+    kept_programs,
     processor,
     refuse_too_much_disk,
     refuse_too_much_memory,
@@ -95,3 +97,24 @@ def test_without_a_place_to_keep_programs_they_are_compiled_every_time(no_cache,
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     tidy_process()
     assert jax.config.jax_compilation_cache_dir is None
+
+
+@pytest.mark.parametrize(("large", "new", "dropped"), [(0, 1, 1), (0, 0, 0), (10**12, 1, 0)])
+def test_beside_a_large_replay_programs_that_were_just_compiled_are_read_back(monkeypatch, large, new, dropped):
+    """They still find what they need afterwards: the run is made of programs that were compiled twice."""
+    config = override(preset("fqf", "gym/CartPole-v1"), {"hidden": 5, "torso_layers": (4,), "replay_capacity": 100})
+    made, counts = parts.assemble(config, environments.make(config.env, config.environment)), iter([3, 3 + new])
+    cleared, clear = [], jax.clear_caches
+    monkeypatch.setattr(parts, "LARGE", large)
+    monkeypatch.setattr(parts, "kept_programs", lambda: next(counts))
+    monkeypatch.setattr(jax, "clear_caches", lambda: cleared.append(clear()))
+    made.compile()
+    assert len(cleared) == dropped
+
+
+def test_kept_programs_are_counted(no_cache, tmp_path):
+    assert kept_programs() == 0
+    jax.config.update("jax_compilation_cache_dir", str(tmp_path))
+    for name in ("jit_a-0-cache", "jit_a-0-atime", "jit_b-1-cache"):
+        (tmp_path / name).touch()
+    assert kept_programs() == 2

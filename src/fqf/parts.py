@@ -33,8 +33,8 @@ from fqf.snapshots import Snapshots, make_device_snapshots, make_host_snapshots
 from fqf.types import EnvironmentSpec, HostEnvironment, Key, PyTree
 
 LARGE = 1_000_000_000
-"""Bytes of a replay beside which programs that were just compiled are read back from the disk, because so they are
-smaller by 50 MB (`studies/host.py stages`); all others of the process have to be read again, too."""
+"""Bytes of a replay beside which programs that were just compiled are dropped and read back from the disk, because so
+they are smaller (docs/decisions/0009-memory.md). All others of the process have to be read again, too."""
 
 
 class Parts(NamedTuple):

@@ -35,7 +35,7 @@ M_ARENA_MAX = -8
 
 
 def tidy_process() -> None:
-    """Before a run: one pool of memory for all threads, not eight with holes in each (glibc; 20 MB), and a place where
+    """Before a run: one pool of memory for all threads, not one each with holes in it (glibc), and a place where
     compiled programs are kept for the next run, unless JAX was told of one."""
     libc = ctypes.CDLL(None)
     if hasattr(libc, "mallopt"):
@@ -63,8 +63,8 @@ def processor() -> str:
 
 
 def give_back_memory() -> None:
-    """To the system: what was freed, but kept by glibc for later. After compiling an Atari agent that is 200 MB, and
-    some 40 after an update or an evaluation; it takes 8 ms."""
+    """To the system: what was freed, but kept by glibc for later; after compiling an Atari agent that is a lot
+    (docs/decisions/0009-memory.md)."""
     libc = ctypes.CDLL(None)
     if hasattr(libc, "malloc_trim"):
         libc.malloc_trim(0)
