@@ -62,8 +62,9 @@ def torment(
 
 
 def newest_files(runs: Path) -> list[str]:
-    """Manifests and summaries: what makes an effort count."""
-    return sorted(str(path) for name in ("manifest.json", "summary.json") for path in runs.rglob(name))
+    """Manifests and summaries: what makes an effort count. (Directories may vanish meanwhile; `os.walk` does not mind.)"""
+    names = ("manifest.json", "summary.json")
+    return sorted(f"{where}/{name}" for where, _, files in os.walk(runs) for name in files if name in names)
 
 
 def half_written(runs: Path) -> set[Path]:
