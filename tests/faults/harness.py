@@ -62,7 +62,7 @@ def torment(
 
 
 def newest_files(runs: Path) -> list[str]:
-    """Manifests and summaries: what makes an effort count. (Directories may vanish meanwhile; `os.walk` does not mind.)"""
+    """Manifests and summaries: what makes an effort count. (`os.walk` does not mind directories that vanish.)"""
     names = ("manifest.json", "summary.json")
     return sorted(f"{where}/{name}" for where, _, files in os.walk(runs) for name in files if name in names)
 
