@@ -10,7 +10,7 @@ ARGS ?=
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 
-.PHONY: setup train test test-slow chaos format lock clean
+.PHONY: setup train test test-slow chaos bench format lock clean
 
 setup: $(INSTALLED)
 
@@ -27,8 +27,8 @@ train: setup
 	@$(BIN)/fqf train --agent $(AGENT) --env $(ENV) --seeds $(SEEDS) --runs $(RUNS) $(ARGS)
 
 test: setup
-	$(BIN)/ruff format --check src tests studies
-	$(BIN)/ruff check src tests studies
+	$(BIN)/ruff format --check src tests studies bench
+	$(BIN)/ruff check src tests studies bench
 	$(BIN)/mypy
 	$(BIN)/pytest --quiet -n 2
 
@@ -39,9 +39,19 @@ test-slow: setup
 chaos: setup
 	$(BIN)/python tests/faults/chaos.py
 
+# Half an hour: speed beside Tianshou and sb3-contrib, which live in a virtual environment of their own.
+bench: setup bench/.venv/.installed
+	$(BIN)/python bench/run.py
+
+bench/.venv/.installed: bench/peers.txt
+	@echo "installing the peers into bench/.venv (PyTorch: about 2 GB, some minutes)"
+	@$(PYTHON) -m venv bench/.venv
+	@bench/.venv/bin/python -m pip install --quiet --disable-pip-version-check -r bench/peers.txt
+	@touch $@
+
 format: setup
-	$(BIN)/ruff format src tests studies
-	$(BIN)/ruff check --fix src tests studies
+	$(BIN)/ruff format src tests studies bench
+	$(BIN)/ruff check --fix src tests studies bench
 
 # Needs uv; pins with hashes for Linux and macOS, Python 3.11 to 3.13, and writes no download address.
 lock:
