@@ -6,6 +6,7 @@
 """
 
 import argparse
+import itertools
 import tempfile
 import time
 from pathlib import Path
@@ -13,6 +14,7 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 
 import fqf
 from fqf import drivers, parts, session
@@ -26,7 +28,7 @@ from fqf.replay.ring import Sampling
 from fqf.session import Session
 from fqf.types import Environment, EnvironmentSpec, HostEnvironment, LossOutput, Timestep
 
-STEPS, REPEATS = 4_000, 20
+STEPS, REPEATS = 4_000, 12
 STATUS, CLEAR_PEAK = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 PEAKS: list[float] = []
 """Of every stage, in MB."""
@@ -51,12 +53,18 @@ class Nothing:
 
 
 def overhead() -> None:
-    """FQF's own trees of parameters and optimiser, every leaf shrunk to one number, an update of one row per four
-    steps: once called from Python, once compiled into one loop by the device driver, by turns. The difference is what
-    Python, the dispatch of compiled functions and handing arrays over cost."""
+    """Without environment and network: a frame that is there at once, one number to learn; then with as many numbers
+    as FQF and its optimisers have arrays. An update of one row per four steps, once called from Python, once compiled
+    into one loop by the device driver, by turns. The difference is what Python, the dispatch of compiled functions and
+    handing arrays over cost."""
     spec = EnvironmentSpec("test/nothing", (84, 84), np.dtype("uint8"), 6)
-    agent = shrunken(make_agent(preset("fqf", "atari/pong"), spec))
-    for lanes in (1, 4, 8):
+    fqf_agent = make_agent(preset("fqf", "atari/pong"), spec)
+    shapes = jax.eval_shape(fqf_agent.init, jax.random.key(0))
+    agents = {
+        "no network": shrunken({"number": jnp.zeros(1)}, optax.adam(1e-4)),
+        "as many arrays as FQF": shrunken(shapes, fqf_agent.optimizer),
+    }
+    for (what, agent), lanes in itertools.product(agents.items(), (1, 4, 8)):
         replay = make_uniform(spec, 10_000, lanes, Sampling(1, 0.99, 1, 4))
         rhythm = Rhythm(4, 8_000, 4, lambda step: 0.01, lambda step: 0.5)
         cycle = make_cycle(agent, spec.num_actions, lanes, replay, rhythm)
@@ -80,15 +88,14 @@ def overhead() -> None:
         python, xla = (np.array(each[1:]) for each in times.values())  # the first compiles
         extra = python - xla
         print(
-            f"{lanes} lanes: {np.median(extra):.3f} ms per vector step is Python's, at best {extra.min():.3f} in"
+            f"{what}, {lanes} lanes: {np.median(extra):.3f} ms per vector step is Python's, at best {extra.min():.3f} in"
             f" {REPEATS} turns ({np.median(python):.3f} called from Python, {np.median(xla):.3f} compiled)",
             flush=True,
         )
 
 
-def shrunken(agent: Agent) -> Agent:
-    """As many leaves, but of one number each, and no network."""
-    shapes = jax.eval_shape(agent.init, jax.random.key(0))
+def shrunken(shapes: dict, optimizer: optax.GradientTransformation) -> Agent:
+    """As many leaves, but of one number each, and nothing computed of them."""
     return Agent(
         init=lambda key: jax.tree.map(lambda leaf: jnp.zeros(1), shapes),
         q_values=lambda params, observation, key: jnp.zeros((len(observation), 6)) + jax.tree.leaves(params)[0],
@@ -96,7 +103,7 @@ def shrunken(agent: Agent) -> Agent:
         loss=lambda params, target, batch, key: LossOutput(
             sum(leaf[0] for leaf in jax.tree.leaves(params)) * batch.reward, batch.reward, {}
         ),
-        optimizer=agent.optimizer,
+        optimizer=optimizer,
     )
 
 
