@@ -88,8 +88,8 @@ def overhead() -> None:
         python, xla = (np.array(each[1:]) for each in times.values())  # the first compiles
         extra = python - xla
         print(
-            f"{what}, {lanes} lanes: {np.median(extra):.3f} ms per vector step is Python's, at best {extra.min():.3f} in"
-            f" {REPEATS} turns ({np.median(python):.3f} called from Python, {np.median(xla):.3f} compiled)",
+            f"{what}, {lanes} lanes: {np.median(extra):.3f} ms per vector step is Python's, at best {extra.min():.3f}"
+            f" in {REPEATS} turns ({np.median(python):.3f} called from Python, {np.median(xla):.3f} compiled)",
             flush=True,
         )
 
