@@ -78,6 +78,7 @@ def main() -> None:
         tidy_process()
         (save if arguments.part == "save" else load)(arguments.agent, arguments.lanes, arguments.work)
         return
+    arguments.work.mkdir(parents=True)
     for part in ("save", "load"):
         subprocess.run([sys.executable, *sys.argv, "--part", part], check=True)
     shutil.rmtree(arguments.work)
