@@ -14,12 +14,14 @@ INSTALLED := .venv/.installed
 
 setup: $(INSTALLED)
 
+# The lock is the whole closure, so pip has nothing to resolve (--no-deps); left to resolve, pip 23 meets `etils[epath]` of
+# orbax, asks for the newest etils in place of the locked one, and refuses it for want of a hash.
 $(INSTALLED): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' || \
 	  { echo "fqf needs Python 3.11 to 3.13; say which with: make $(MAKECMDGOALS) PYTHON=python3.11"; exit 2; }
 	@test -x $(BIN)/python || { echo "creating the virtual environment in .venv"; $(PYTHON) -m venv .venv; }
 	@echo "installing the locked dependencies (about 1 GB, a minute or two)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $(INSTALLED)
 
@@ -39,12 +41,12 @@ test-slow: setup
 chaos: setup
 	$(BIN)/python tests/faults/chaos.py
 
-# Half an hour: speed beside Tianshou and sb3-contrib, which live in a virtual environment of their own.
+# Speed beside Tianshou and sb3-contrib, which live in a virtual environment of their own.
 bench: setup bench/.venv/.installed
 	$(BIN)/python bench/run.py
 
 bench/.venv/.installed: bench/peers.txt
-	@echo "installing the peers into bench/.venv (PyTorch: about 2 GB, some minutes)"
+	@echo "installing the peers, PyTorch among them, into bench/.venv (some minutes)"
 	@$(PYTHON) -m venv bench/.venv
 	@bench/.venv/bin/python -m pip install --quiet --disable-pip-version-check -r bench/peers.txt
 	@touch $@
