@@ -24,7 +24,7 @@ from fqf.parts import assemble
 from fqf.presets import preset
 from fqf.replay.memory import make_uniform
 from fqf.replay.ring import Ring, Sampling
-from fqf.resources import tidy_process
+from fqf.resources import keep_freed_memory, tidy_process
 from fqf.types import EnvironmentSpec
 
 Run = Callable[[int], float]
@@ -32,7 +32,9 @@ SEED, CORES = 0, 2
 
 
 def versions() -> dict[str, str]:
+    """And the process as `fqf train` has it, beside a replay of this size."""
     tidy_process()
+    keep_freed_memory()
     return {"fqf": fqf.__version__} | {name: metadata.version(name) for name in ("jax", "gymnax", "ale_py")}
 
 
@@ -113,9 +115,9 @@ def loop(env: str, options: dict[str, Any], seeds: int) -> Run:
         return state
 
     def run(count: int) -> float:
-        """`count` steps over all seeds."""
+        """`count` steps over all seeds; at least a period of each is played, and its time shared out."""
         nonlocal states, step
-        periods = count // (4 * seeds)
+        periods = max(1, count // (4 * seeds))
         start = time.perf_counter()
         states = list(pool.map(lambda state: advance(state, periods), states))
         seconds = time.perf_counter() - start

@@ -44,8 +44,9 @@ def ratio(times: dict[str, list[float]], ours: str = "ours", theirs: str = "thei
 
 
 def limit_share(times: dict[str, list[float]], label: str, num_fractions: int, target_fractions: str) -> float:
-    """Of the rate at which a large product of matrices runs."""
-    return needed_flops(num_fractions, target_fractions) / median(times[label]) * median(times["product"]) / PRODUCT
+    """Of the rate at which a large product of matrices runs, by the library that is faster at it."""
+    limit = min(median(times[name]) for name in ("product, ours", "product, theirs")) / PRODUCT
+    return needed_flops(num_fractions, target_fractions) / median(times[label]) * limit
 
 
 def bars(results: dict[str, Any]) -> list[Bar]:
@@ -90,7 +91,12 @@ def page(results: dict[str, Any]) -> str:
     lines = [
         "# Speed",
         "",
-        f"Printed by `make bench` at `{results['commit']}` in {results['minutes']:.0f} minutes.",
+        "Printed by `bench/run.py` (`make bench`), not in one go; section, commit and minutes, where they were taken: "
+        + "; ".join(
+            f"{name} `{s['commit']}` {'-' if s['minutes'] is None else round(s['minutes'], 1)}"
+            for name, s in results["measured"].items()
+        )
+        + ".",
         "",
     ]
     lines += [f"Versions: {versions}. Two cores (AVX2), no GPU.", "", "![Ratios](speed.png)", ""]
@@ -101,6 +107,23 @@ def page(results: dict[str, Any]) -> str:
     for name in ("updates", "growth", "cartpole", "minatar", "pong"):
         if name in results:
             lines += ["", f"## {name.capitalize()}", "", *table(results[name])]
+    if section := results.get("updates"):
+        lines += ["", "## Share of the limit", ""]
+        lines += [
+            "FLOPs that an FQF update needs, over those that the faster of the two products makes in its time.",
+            "",
+        ]
+        lines += ["| case | who | needed GFLOP | share |", "|---|---|---|---|"]
+        for count in (8, 32, 64):
+            times = section[f"fqf {count}"]
+            for who in (each for each in times if not each.startswith("product")):
+                kind = "current" if who.endswith("current") else "next"
+                need, share = needed_flops(count, kind) / 1e9, limit_share(times, who, count, kind)
+                lines.append(f"| fqf {count} | {who} | {need:.1f} | {100 * share:.0f} % |")
+    if section := results.get("checkpoints"):
+        lines += ["", "## Checkpoints", "", "| rows in the replay | new since the last | seconds | MB written |"]
+        lines += ["|---|---|---|---|"]
+        lines += [f"| {s['rows']:,} | {s['new']:,} | {s['seconds']:.1f} | {s['megabytes']:,.0f} |" for s in section]
     if "start" in results:
         lines += [
             "",

@@ -104,8 +104,8 @@ def both(name: str, **arguments: Any) -> dict[str, Case]:
 
 
 def updates(sides: Sides, rounds: int) -> dict[str, Times]:
-    """The learner at Atari's size, with the rate of a large product of matrices in the same rounds."""
-    product = {"product": Case("theirs", "sgemm", {})}
+    """The learner at Atari's size, with a large product of matrices, by either side's library, in the same rounds."""
+    product = {f"product, {side}": Case(side, "sgemm", {}) for side in ("ours", "theirs")}
     results = {}
     for agent, count in (("fqf", 8), ("fqf", 32), ("fqf", 64), ("iqn", 32), ("qr_dqn", 200), ("c51", 51), ("dqn", 1)):
         cases = both("update", agent=agent, num_fractions=count) | product
@@ -163,6 +163,21 @@ def memory(sides: Sides, rounds: int) -> dict[str, float]:
     return {"gigabytes": float(last.split()[1])}
 
 
+def checkpoints(sides: Sides, rounds: int) -> list[dict[str, float]]:
+    """Time and bytes of a checkpoint as the buffer grows, by the study of checkpoints."""
+    with tempfile.TemporaryDirectory() as directory:
+        command = [
+            sys.executable,
+            str(HERE.parent / "studies" / "checkpoints.py"),
+            "--growth",
+            "--work",
+            directory + "/a",
+        ]
+        lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    print(*lines, sep="\n", flush=True)
+    return [json.loads(line) for line in lines]
+
+
 def start(sides: Sides, rounds: int) -> dict[str, dict[str, float]]:
     """Seconds from `fqf train` to the first line that tells of an update: programs compiled, then kept from before."""
     results = {}
@@ -176,8 +191,9 @@ def start(sides: Sides, rounds: int) -> dict[str, dict[str, float]]:
 
 def first_update(env: str, directory: Path, name: str) -> float:
     """One update and no long evaluation before it; the directory is also the user's cache."""
-    small = {"learning_starts_steps": 100, "steps": 2_000, "log_every_steps": 4, "evaluation_episodes": 1}
-    small |= {"evaluation_steps": 1, "episode_cap_frames": 400, "replay_capacity": 1_000} if "atari" in env else {}
+    small = {"learning_starts_steps": 100, "steps": 2_000, "log_every_steps": 4}
+    atari = {"evaluation_steps": 1, "episode_cap_frames": 400, "replay_capacity": 1_000}
+    small |= atari if "atari" in env else {"evaluation_episodes": 1}
     options = [text for key, value in small.items() for text in (f"--{key.replace('_', '-')}", str(value))]
     command = [sys.executable, "-m", "fqf.cli", "train", "--env", env, "--runs", str(directory / name), "--quiet"]
     began = time.monotonic()
@@ -201,6 +217,7 @@ SECTIONS: dict[str, Callable[[Sides, int], dict[str, Any]]] = {
     "minatar": minatar,
     "pong": pong,
     "start": start,
+    "checkpoints": checkpoints,
     "memory": memory,
 }
 
@@ -226,13 +243,16 @@ def main() -> None:
         raise SystemExit(f"the peers are not installed in {PEERS}: run `make bench`")
     began = time.monotonic()
     with started() as sides:
-        results: dict[str, Any] = {"commit": provenance()["commit"], "versions": sides.versions}
-        for name in arguments.only:
+        path, commit = arguments.out / "speed.json", provenance()["commit"]
+        results: dict[str, Any] = json.loads(path.read_text()) if path.is_file() else {"measured": {}}
+        results["versions"] = sides.versions
+        for name in arguments.only:  # sections measured before stay, with their commit
+            since = time.monotonic()
             results[name] = SECTIONS[name](sides, arguments.rounds)
-            results["minutes"] = (time.monotonic() - began) / 60
+            results["measured"][name] = {"commit": commit, "minutes": (time.monotonic() - since) / 60}
             (arguments.out / "speed.json").write_text(json.dumps(results, indent=1) + "\n")
             report.write(arguments.out)
-    print(f"{results['minutes']:.0f} minutes; {arguments.out / 'speed.md'}")
+    print(f"{(time.monotonic() - began) / 60:.0f} minutes; {arguments.out / 'speed.md'}")
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ an update, or an environment step. It imports torch, so it lives in a virtual en
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
-from functools import partial
+from functools import cache, partial
 from importlib import metadata
 from typing import Any
 
@@ -57,8 +57,7 @@ def sgemm() -> Run:
 def update(agent: str, num_fractions: int) -> Run:
     """One update of a batch of 32 at Atari's size; C51 and DQN have no fractions and ignore their number."""
     seed_all()
-    algorithm = make_atari_learner(agent, num_fractions)
-    buffer = random_atari_buffer(10_000)
+    algorithm, buffer = make_atari_learner(agent, num_fractions), random_atari_buffer(10_000)
     return timed(lambda: algorithm.update(buffer=buffer, sample_size=BATCH_SIZE), algorithm)
 
 
@@ -192,6 +191,7 @@ def adam() -> AdamOptimizerFactory:
     return AdamOptimizerFactory(lr=5e-5)
 
 
+@cache
 def random_atari_buffer(size: int) -> ReplayBuffer:
     """A full buffer of noise, in episodes of 200 steps on average."""
     generator = np.random.default_rng(SEED)

@@ -1,11 +1,14 @@
 """What checkpoints cost at a million Atari frames: time and size of a save, time and memory of a resume.
 
 .venv/bin/python studies/checkpoints.py [--agent fqf] [--lanes 1] [--work runs/checkpoints]
+.venv/bin/python studies/checkpoints.py --growth
 
-Two processes: one saves a full replay, then what ten minutes of training add to it; the other reads it all back.
+Two processes: one saves a full replay, then what ten minutes of training add to it; the other reads it all back. With
+--growth, one process saves a replay that grows, and after each size 20,000 rows more.
 """
 
 import argparse
+import json
 import resource
 import shutil
 import subprocess
@@ -52,6 +55,22 @@ def save(agent: str, lanes: int, work: Path) -> None:
     print(f"on disk: {size / 1e9:.2f} GB", flush=True)
 
 
+def grow(agent: str, work: Path) -> None:
+    """Lines of JSON; the rows are noise that does not matter: nothing is compressed."""
+    parts, _ = parts_of(agent, 1)
+    parts.compile()
+    state = parts.driver.init(jax.vmap(jax.random.key)(jnp.zeros(1, int)))
+    checkpoints, before, size = Checkpoints(work, parts.snapshots), 0, 0
+    for step, rows in enumerate((30_000, 50_000, 100_000, 120_000, 300_000, 320_000), 1):
+        start = time.perf_counter()
+        checkpoints.save(step, rows, state, {})
+        seconds = time.perf_counter() - start
+        after = sum(path.stat().st_size for path in work.rglob("*") if path.is_file())
+        facts = {"rows": rows, "new": rows - before, "seconds": round(seconds, 2), "megabytes": (after - size) // 10**6}
+        print(json.dumps(facts), flush=True)
+        before, size = rows, after
+
+
 def load(agent: str, lanes: int, work: Path) -> None:
     parts, _ = parts_of(agent, lanes)
     parts.compile()
@@ -72,6 +91,7 @@ def main() -> None:
     parser.add_argument("--agent", default="fqf")
     parser.add_argument("--lanes", type=int, default=1)
     parser.add_argument("--work", type=Path, default=Path("runs/checkpoints"))
+    parser.add_argument("--growth", action="store_true", help="time and bytes as the replay grows")
     parser.add_argument("--part", choices=("save", "load"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.part:
@@ -79,6 +99,11 @@ def main() -> None:
         (save if arguments.part == "save" else load)(arguments.agent, arguments.lanes, arguments.work)
         return
     arguments.work.mkdir(parents=True)
+    if arguments.growth:
+        tidy_process()
+        grow(arguments.agent, arguments.work)
+        shutil.rmtree(arguments.work)
+        return
     for part in ("save", "load"):
         subprocess.run([sys.executable, *sys.argv, "--part", part], check=True)
     shutil.rmtree(arguments.work)

@@ -14,6 +14,7 @@ import numpy as np
 
 import fqf
 from fqf.laws import EXPONENTIAL, compare
+from fqf.paper.toy import staircase
 from fqf.report.figure import draw_staircases
 from fqf.rundir import provenance
 
@@ -37,11 +38,6 @@ SETTINGS = {  # options and number of seeds
     "N = 32, kappa = 0.05": ({"num_fractions": 32, "huber_kappa": 0.05}, 3),
 }
 LONG_STEPS = 5_120 + 64 * 200_000
-
-
-def staircase(policy: fqf.Policy) -> tuple[np.ndarray, np.ndarray]:
-    distribution = policy.distribution(np.ones(1))
-    return distribution.probabilities[0], distribution.values[0]
 
 
 def measure(policy: fqf.Policy) -> dict[str, float]:

@@ -13,6 +13,7 @@ import numpy as np
 
 import fqf
 from fqf.laws import LAWS, compare
+from fqf.paper.toy import agents, staircase
 from fqf.report.figure import draw_staircases
 from fqf.rundir import provenance
 
@@ -20,28 +21,11 @@ SEEDS = 3
 CASES = (("toy/exponential", 8), ("toy/exponential", 32), ("toy/uniform", 8))
 
 
-def agents(count: int) -> dict[str, tuple[str, dict]]:
-    """Each with `count` atoms or fractions."""
-    iqn = {"num_quantiles": count, "num_target_quantiles": count, "num_action_quantiles": count}
-    return {
-        "C51": ("c51", {"num_atoms": count, "v_min": 0.0, "v_max": 8.0}),
-        "QR-DQN": ("qr_dqn", {"num_quantiles": count}),
-        "IQN": ("iqn", iqn),
-        "FQF as printed": ("fqf", {"num_fractions": count}),
-        "fqf_consistent": ("fqf_consistent", {"num_fractions": count}),
-    }
-
-
 def policies(env: str, agent: str, options: dict, runs: Path) -> list[fqf.Policy]:
     paths = [runs / agent / env.replace("/", ".") / f"seed{seed}" for seed in range(SEEDS)]
     if not all((path / "summary.json").is_file() for path in paths):
         fqf.train_seeds(env, agent, seeds=SEEDS, runs=runs, overwrite=True, **options)
     return [fqf.load(path) for path in paths]
-
-
-def staircase(policy: fqf.Policy) -> tuple[np.ndarray, np.ndarray]:
-    distribution = policy.distribution(np.ones(1))
-    return distribution.probabilities[0], distribution.values[0]
 
 
 def measure(policy: fqf.Policy, env: str) -> dict[str, float]:

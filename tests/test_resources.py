@@ -6,6 +6,7 @@ from pathlib import Path
 import jax
 import pytest
 
+import fqf
 from fqf import environments, parts, resources
 from fqf.config import override
 from fqf.errors import UserError
@@ -13,13 +14,16 @@ from fqf.presets import preset
 from fqf.resources import (
     free_disk,
     free_memory,
+    give_back_memory,
     kept_programs,
+    library_code,
     processor,
     refuse_too_much_disk,
     refuse_too_much_memory,
     tidy_process,
     tree_bytes,
 )
+from fqf.session import Session
 
 GIGABYTE = 10**9
 
@@ -118,3 +122,44 @@ def test_kept_programs_are_counted(no_cache, tmp_path):
     for name in ("jit_a-0-cache", "jit_a-0-atime", "jit_b-1-cache"):
         (tmp_path / name).touch()
     assert kept_programs() == 2
+
+
+def test_the_code_of_a_library_is_dropped_and_comes_back():
+    """Nothing but machine code that is mapped from the file; a program compiled afterwards computes as before."""
+    spans = library_code("libjax_common")
+    assert all(begin < end for begin, end in spans)
+    assert bool(spans) == Path("/proc/self/maps").is_file()
+    assert library_code("no such library") == []
+    give_back_memory()
+    assert float(jax.jit(lambda x: 3 * x + 1)(2.0)) == 7.0
+
+
+def test_beside_a_replay_nothing_is_compiled_any_more(monkeypatch, tmp_path):
+    """A compiler takes more for a moment than is left beside a million frames: all is done when the replay is made."""
+    stage, compiled = ["before"], []
+
+    def listen(event: str, seconds: float, **about: object) -> None:
+        if event.endswith("backend_compile_duration"):
+            compiled.append((stage[0], about.get("fun_name")))
+
+    def named(name: str, method):
+        def run(self, *arguments):
+            stage[0], before = name, stage[0]
+            result = method(self, *arguments)
+            stage[0] = before
+            return result
+
+        return run
+
+    for name in ("begin", "_evaluate", "_play", "_save"):
+        monkeypatch.setattr(Session, name, named(name, getattr(Session, name)))
+    jax.clear_caches()
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    small = {"hidden": 5, "torso_layers": (4,), "replay_capacity": 100, "learning_starts_steps": 20, "steps": 60}
+    small |= {"batch_size": 4}
+    small |= {"num_fractions": 3, "log_every_steps": 20, "checkpoint_steps": 20, "evaluation_episodes": 2}
+    fqf.train("gym/CartPole-v1", "fqf", runs=tmp_path, quiet=True, evaluate_every_steps=20, **small)
+    stage[0] = "after"
+    assert ("begin", "jit(learn)") in compiled
+    late = [each for each in compiled if each[0] in ("_evaluate", "_play", "_save")]
+    assert late == []

@@ -159,7 +159,7 @@ class Checkpoints:
             raise UserError(f"{self.directory} can't be read: {error.strerror}") from None
 
     def with_manifest(self) -> set[int]:
-        """Where one was whole once, as far as this run goes."""
+        """Where there is one that was whole once."""
         return {step for step in self.steps() if (self._path(step) / "manifest.json").exists()}
 
     def _path(self, step: int) -> Path:

@@ -7,7 +7,7 @@ update. In a trace this is act, learn, step, store:
 """
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -37,10 +37,10 @@ BLOCK = 256
 class Metrics(NamedTuple):
     """What one chunk reports: means over its updates, and the episodes that ended in it."""
 
-    update: dict[str, Float[Array, "seeds"]]
-    sum_return: Float[Array, "seeds"]
-    sum_length: Int[Array, "seeds"]
-    num_episodes: Int[Array, "seeds"]
+    update: Mapping[str, Float[Array | np.ndarray, "seeds"]]
+    sum_return: Float[Array | np.ndarray, "seeds"]
+    sum_length: Int[Array | np.ndarray, "seeds"]
+    num_episodes: Int[Array | np.ndarray, "seeds"]
 
 
 class Driver(NamedTuple):
@@ -196,6 +196,7 @@ def make_host_driver(cycle: Cycle, environment: HostEnvironment, num_lanes: int)
         keys = run_keys(keys[0])
         lanes = environment.make(num_lanes, False)
         timestep = lanes.init(seed_from(keys.environment))
+        give_back_memory()
         state = jax.block_until_ready(begin(keys, (), timestep))
         begin.clear_cache()  # type: ignore[attr-defined]  # it will not be called again
         give_back_memory()
@@ -219,21 +220,22 @@ def make_host_driver(cycle: Cycle, environment: HostEnvironment, num_lanes: int)
     def advance(state, vector_step, num_periods):
         earlier, length = len(state.environment.episodes), cycle.steps_per_period
         _, metrics = shapes()
-        sums = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), metrics)
+        sums = jax.device_put(jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), metrics))
         explored = draw(cycle.explore, state.key, vector_step, num_periods * length)
         for start in range(0, num_periods * length, length):
             now, drawn = vector_step + start, explored[start : start + length]
             state = play(state, now, drawn, act)
             learned, experience, sums = learn(state.learner, state.replay, sums, state.key, now + length)
             state = state._replace(learner=learned, replay=experience)
-        means = jax.tree.map(lambda total: total / (num_periods * cycle.updates_per_period), sums)
+        updates = num_periods * cycle.updates_per_period
+        means = {name: np.asarray(total)[None] / updates for name, total in sums.items()}
         return state, report(means, state.environment.episodes[earlier:])
 
-    def report(means: dict[str, Array], episodes: list[FinishedEpisode]) -> Metrics:
+    def report(means: dict[str, np.ndarray], episodes: list[FinishedEpisode]) -> Metrics:
+        """By NumPy: to compile anything here, however small, takes more memory than there may be beside a replay."""
         sums = (sum(each.total for each in episodes), sum(each.length for each in episodes), len(episodes))
-        means = jax.tree.map(lambda mean: mean[None], means)
         give_back_memory()
-        return Metrics(means, *(jnp.array([each]) for each in sums))
+        return Metrics(means, *(np.array([each]) for each in sums))
 
     return Driver(
         init=init,
@@ -309,4 +311,4 @@ def metrics_row(metrics: Metrics, index: int) -> dict[str, Any]:
         "return": float(metrics.sum_return[index]) / count if count else None,
         "length": float(metrics.sum_length[index]) / count if count else None,
     }
-    return averages | {name: float(value[index]) for name, value in metrics.update.items()}
+    return averages | {name: float(np.asarray(value)[index]) for name, value in metrics.update.items()}

@@ -19,8 +19,8 @@ from fqf.types import Environment, EnvironmentSpec, FinishedEpisode, HostEnviron
 
 
 class Episodes(NamedTuple):
-    returns: Float[Array, "episodes"]
-    lengths: Int[Array, "episodes"]
+    returns: Float[Array | np.ndarray, "episodes"]
+    lengths: Int[Array | np.ndarray, "episodes"]
 
 
 class Scores(NamedTuple):
@@ -164,7 +164,7 @@ def make_host_evaluate(
                 if not unfinished:
                     break
         returns, lengths = zip(*itertools.chain(*played), strict=True)
-        return Episodes(jnp.array(returns), jnp.array(lengths))
+        return Episodes(np.array(returns, np.float32), np.array(lengths))
 
     return evaluate
 

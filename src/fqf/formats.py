@@ -25,6 +25,10 @@ HEADER_BYTES = 2**20
 """More than safetensors needs for the names and shapes of our tensors."""
 
 
+NONSENSE = (ArithmeticError, ValueError, LookupError, TypeError, AttributeError, RecursionError)
+"""What is raised on the way through a file that makes no sense."""
+
+
 class Damaged(Exception):
     """A checkpoint that can't be trusted; an older one may be whole."""
 
@@ -73,7 +77,7 @@ def believed(path: Path) -> Iterator[None]:
         raise Damaged(f"{path} can't be used: {error.strerror}") from None
     except OSError as error:  # it may be whole, on a disk or with rights that are not: nothing to start again for
         raise UserError(f"{path} can't be read: {error.strerror}") from None
-    except (ArithmeticError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+    except NONSENSE as error:
         raise Damaged(f"{path} can't be used: {error or type(error).__name__}") from None
 
 

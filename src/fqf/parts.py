@@ -28,13 +28,14 @@ from fqf.evaluation import (
 from fqf.exploration import linear_epsilon, linear_exponent
 from fqf.replay.memory import Replay, make_prioritized, make_uniform
 from fqf.replay.ring import Sampling
-from fqf.resources import give_back_memory, kept_programs, tree_bytes
+from fqf.resources import give_back_memory, keep_freed_memory, kept_programs, tree_bytes
 from fqf.snapshots import Snapshots, make_device_snapshots, make_host_snapshots
 from fqf.types import EnvironmentSpec, HostEnvironment, Key, PyTree
 
 LARGE = 1_000_000_000
-"""Bytes of a replay beside which programs that were just compiled are dropped and read back from the disk, because so
-they are smaller (docs/decisions/0009-memory.md). All others of the process have to be read again, too."""
+"""Bytes of a replay beside which memory is saved where it costs time (docs/decisions/0009-memory.md): what is freed
+goes back to the system at once, and programs that were just compiled are dropped and read back from the disk, because
+so they are smaller. All others of the process have to be read again, too."""
 
 
 class Parts(NamedTuple):
@@ -75,6 +76,8 @@ def assemble(config: RunConfig[Any, Any], environment: AnyEnvironment, stop: thr
         examine, compiling = make_host_evaluate(player, environment, lanes), threading.Lock()
 
         def compile() -> None:
+            if replay_bytes <= LARGE:
+                keep_freed_memory()
             with compiling:  # seeds on threads share these programs: the first compiles them, the others find them
                 before = kept_programs()
                 make_programs()
@@ -85,6 +88,7 @@ def assemble(config: RunConfig[Any, Any], environment: AnyEnvironment, stop: thr
 
         def make_programs() -> None:
             driver.compile()
+            snapshots.compile()
             player.compile(jax.eval_shape(agent.init, jax.random.key(0)), spec, len(lanes))
     else:
         driver = make_device_driver(cycle, environments.vectorize(environment, config.lanes))
@@ -92,7 +96,7 @@ def assemble(config: RunConfig[Any, Any], environment: AnyEnvironment, stop: thr
         trace, frame_skip = make_trace(agent, environments.vectorize(environment, 1), stack), 1
         examine = make_examiner(config, agent, environment, config.evaluation_epsilon)
 
-        def compile() -> None: ...
+        compile = keep_freed_memory
 
     learner_bytes = tree_bytes(lambda: learner.init(agent, jax.random.key(0)))
     return Parts(spec, compile, driver, snapshots, examine, trace, epsilon, frame_skip, replay_bytes, learner_bytes)

@@ -30,16 +30,14 @@ def tree_bytes(make: Callable[..., PyTree], *arguments: Any) -> int:
     return sum(leaf.size * leaf.dtype.itemsize for leaf in leaves if hasattr(leaf.dtype, "itemsize"))
 
 
-M_ARENA_MAX = -8
+M_TRIM_THRESHOLD, M_MMAP_MAX, M_ARENA_MAX = -1, -4, -8
 """malloc.h"""
 
 
 def tidy_process() -> None:
     """Before a run: one pool of memory for all threads, not one each with holes in it (glibc), and a place where
     compiled programs are kept for the next run, unless JAX was told of one."""
-    libc = ctypes.CDLL(None)
-    if hasattr(libc, "mallopt"):
-        libc.mallopt(M_ARENA_MAX, 1)
+    set_malloc({M_ARENA_MAX: 1})
     if jax.config.jax_compilation_cache_dir is None:  # type: ignore[attr-defined]
         with contextlib.suppress(OSError, RuntimeError):  # no home, or one that may not be written: compile every time
             caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
@@ -47,6 +45,19 @@ def tidy_process() -> None:
             programs.mkdir(parents=True, exist_ok=True)
             if os.access(programs, os.W_OK):
                 jax.config.update("jax_compilation_cache_dir", str(programs))
+
+
+def keep_freed_memory() -> None:
+    """Until `give_back_memory`. Else every update of an Atari agent gets its 40 MB anew from the system, page by page,
+    and takes up to a quarter longer (docs/decisions/0010-speed.md); but there are holes in what is kept."""
+    set_malloc({M_MMAP_MAX: 0, M_TRIM_THRESHOLD: 2**31 - 1})
+
+
+def set_malloc(options: dict[int, int]) -> None:
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "mallopt"):
+        for name, value in options.items():
+            libc.mallopt(name, value)
 
 
 def kept_programs() -> int:
@@ -62,12 +73,28 @@ def processor() -> str:
     return hashlib.sha256(f"{platform.machine()} {flags and flags[0]}".encode()).hexdigest()[:12]
 
 
+MADV_DONTNEED = 4
+"""mman.h"""
+
+
 def give_back_memory() -> None:
-    """To the system: what was freed, but kept by glibc for later; after compiling an Atari agent that is a lot
-    (docs/decisions/0009-memory.md)."""
+    """To the system: what was freed, but kept by glibc for later, and the pages of JAX's library, most of them its
+    compiler, which come back from the page cache one by one if they are needed (docs/decisions/0009-memory.md)."""
     libc = ctypes.CDLL(None)
     if hasattr(libc, "malloc_trim"):
         libc.malloc_trim(0)
+    for begin, end in library_code("libjax_common"):
+        libc.madvise(ctypes.c_void_p(begin), ctypes.c_size_t(end - begin), MADV_DONTNEED)
+
+
+def library_code(name: str) -> list[tuple[int, int]]:
+    """Where a library's machine code is mapped: never written to, so that dropping its pages loses nothing."""
+    maps = Path("/proc/self/maps")
+    if not maps.is_file():
+        return []
+    lines = [line.split() for line in maps.read_text().splitlines() if name in line]
+    spans = (words[0].split("-") for words in lines if words[1] == "r-xp")
+    return [(int(begin, 16), int(end, 16)) for begin, end in spans]
 
 
 def refuse_too_much_memory(capacity: int, replay_bytes: int, learner_bytes: int, at_once: int) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 
 from fqf.checkpoint import Checkpoints, remove_all
 from fqf.config import RunConfig, to_toml
-from fqf.drivers import finished_episodes, metrics_row
+from fqf.drivers import finished_episodes, metrics_row, seed_from
 from fqf.errors import Diverged, Stopped, UserError
 from fqf.evaluation import summarize
 from fqf.formats import Damaged, believed, sha256
@@ -80,8 +80,14 @@ class Session:
         self._checkpoints, self._saved_at = self._no_checkpoints(), (time.monotonic(), 0)
 
     def _compile(self) -> None:
+        """And what is asked of JAX between chunks is asked once: its programs are small, but the compiler that comes in
+        for the first question would need room beside the replay (docs/decisions/0009-memory.md)."""
         self._around.progress.say("compiling ...")
         self._parts.compile()
+        self._parts.epsilon(0)
+        for key in self._evaluation_keys:
+            environment_key, _ = jax.random.split(jax.random.fold_in(jax.random.clone(key), 0))
+            seed_from(environment_key)
 
     def _no_checkpoints(self) -> list[Checkpoints]:
         """To build on."""
@@ -99,11 +105,10 @@ class Session:
                 warn(f"checkpoint at step {step:,} is not whole, so an older one is used: {damage}")
             else:
                 return
+        if self._was_saved():
+            path = self._directories[0].path
+            raise UserError(f"{path} has checkpoints, but none is whole: only `fqf train --overwrite` can begin again")
         for directory in self._directories:
-            if self._was_saved():
-                raise UserError(
-                    f"{directory.path} has checkpoints, but none is whole: only `fqf train --overwrite` can begin again"
-                )
             warn(f"{directory.path} has no checkpoint yet: it starts again at step 0")
         self.begin()
 

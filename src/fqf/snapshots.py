@@ -33,6 +33,8 @@ class Snapshots(NamedTuple):
     """All seeds together, without any rows"""
     write: Callable[[RunState, int, int, int, Ring], RunState]
     """state (given away), index, first row, how many, a piece of rows"""
+    compile: Callable[[], None]
+    """What is needed to save, ahead of it."""
 
 
 def make_device_snapshots(cycle: Cycle, driver: Driver) -> Snapshots:
@@ -60,7 +62,7 @@ def make_device_snapshots(cycle: Cycle, driver: Driver) -> Snapshots:
         return state._replace(replay=cycle.replay.join(write_rows(old, (index,), first, count, rows), memory))
 
     snapshot = Snapshot(*template._replace(replay=memory))
-    return Snapshots(snapshot, rows, piece, take, read, restore, write)
+    return Snapshots(snapshot, rows, piece, take, read, restore, write, lambda: None)
 
 
 def make_host_snapshots(cycle: Cycle, environment: HostEnvironment, num_lanes: int) -> Snapshots:
@@ -99,7 +101,10 @@ def make_host_snapshots(cycle: Cycle, environment: HostEnvironment, num_lanes: i
         old, memory = cycle.replay.split(state.replay)
         return state._replace(replay=cycle.replay.join(write_rows(old, (), first, count, rows), memory))
 
-    return Snapshots(Snapshot(*template._replace(replay=memory)), rows, piece, take, read, restore, write)
+    def compile():
+        read_rows.lower(rows, (), 0, piece).compile()
+
+    return Snapshots(Snapshot(*template._replace(replay=memory)), rows, piece, take, read, restore, write, compile)
 
 
 @functools.partial(jax.jit, static_argnums=3)

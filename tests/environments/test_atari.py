@@ -83,6 +83,25 @@ def play_and_count(environment):
     return lanes.episodes
 
 
+def test_one_lane_plays_by_turns_on_two_emulators_what_it_plays_beside_another():
+    """Of two lanes each is reset in its place; a lone one was made ready before. A second run was not foreseen."""
+    environment = make_atari("breakout", AtariConfig(sticky_probability=0.25))
+    alone, pair = environment.make(1, False), environment.make(2, False)
+    on_stage = []
+    for seed in (5, 6):
+        one, two, ends = alone.init(seed), pair.init(seed), 0
+        for action in random_actions(700, 2, 4):
+            on_stage.append(alone._emulator._playing)
+            one, two = alone.step(action[:1]), pair.step(action)
+            ends += one.last[0]
+            for found, expected in zip(one, two, strict=True):
+                np.testing.assert_array_equal(found, expected[:1])
+        assert ends >= 2
+    assert len(set(on_stage)) == 2
+    for lanes in (alone, pair):
+        lanes.close()
+
+
 def test_sticky_actions_are_what_the_protocol_says():
     """Without them two seeds differ by nothing (no no-ops either); with them they soon do."""
     actions = random_actions(60, 1, 6)
@@ -95,7 +114,7 @@ def test_sticky_actions_are_what_the_protocol_says():
 def frames_at_start(config, seeds=range(20)):
     """Emulator frames already played when an episode begins."""
     lanes = make_atari("pong", config).make(1, False)
-    emulators = lanes._emulator._emulators
+    emulators = lanes._emulator._playing._emulators
     return [int(emulators.reset(seed=np.array([seed]))[1]["episode_frame_number"][0]) for seed in seeds]
 
 
@@ -138,7 +157,7 @@ def test_a_protocol_reaches_the_emulator(protocol, sticky, noops, cap):
     """Read off the emulator itself, or off how it plays."""
     config = preset("fqf", "atari/pong", protocol).environment
     lanes = environments.make("atari/pong", config).make(1, False)
-    emulator = lanes._emulator._emulators.ale
+    emulator = lanes._emulator._playing._emulators.ale
     starts = frames_at_start(config)
     assert (max(starts) > 10) is noops
     assert len(emulator.get_action_set()) == 6

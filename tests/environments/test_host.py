@@ -16,11 +16,15 @@ class Script:
 
     def __init__(self, num_lanes):
         self.seed, self.time = np.zeros(num_lanes, int), np.zeros(num_lanes, int)
+        self.foretold = {}
 
     def observe(self):
         return np.stack([np.arange(len(self.time)), self.seed, self.time], axis=1)
 
-    def reset(self, lanes, seeds):
+    def reset(self, lanes, seeds, following):
+        for lane, seed, next_seed in zip(np.flatnonzero(lanes), seeds, following, strict=True):
+            assert self.foretold.get(lane, seed) == seed
+            self.foretold[lane] = next_seed
         self.seed[lanes], self.time[lanes] = seeds, 0
         return self.observe()
 

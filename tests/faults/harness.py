@@ -14,7 +14,7 @@ from typing import NamedTuple
 from faults.victim import run_directory
 
 VICTIM = Path(__file__).parent / "victim.py"
-CLOCKS = ("seconds", "steps_per_second")
+CIRCUMSTANCES = ("seconds", "steps_per_second", "commit")
 
 
 class Outcome(NamedTuple):
@@ -74,12 +74,13 @@ def half_written(runs: Path) -> set[Path]:
 
 
 def digest(path: Path) -> dict[str, str]:
-    """Hashes of everything that a finished run has left, but for the clock's numbers."""
+    """Hashes of everything that a finished run has left, but for the clock's numbers and the commit of the checkout,
+    which may be committed to while tests run."""
     names = ("config.toml", "metrics.jsonl", "evaluations.csv", "distributions.json")
     files = [path / name for name in (*names, "policy/config.toml", "policy/params.safetensors")]
     hashes = {str(file.relative_to(path)): hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
     summary = json.loads((path / "summary.json").read_text())
-    return hashes | {name: json.dumps(value) for name, value in summary.items() if name not in CLOCKS}
+    return hashes | {name: json.dumps(value) for name, value in summary.items() if name not in CIRCUMSTANCES}
 
 
 def digests(runs: Path, jobs: list[dict]) -> list[dict[str, str]]:

@@ -100,6 +100,15 @@ def test_a_state_of_many_pieces_is_read_back(parts, tmp_path, monkeypatch):
         np.testing.assert_array_equal(saved[name], leaf, err_msg=name)
 
 
+def test_a_manifest_too_large_to_be_read_again_is_not_written(parts, tmp_path, monkeypatch):
+    checkpoints, state = Checkpoints(tmp_path, parts.snapshots), parts.driver.init(jax.random.key(2)[None])
+    checkpoints.save(1, 0, state, {})
+    monkeypatch.setattr(checkpoint, "MANIFEST_BYTES", 100)
+    with pytest.raises(OSError, match="would not fit into a manifest"):
+        checkpoints.save(2, 0, state, {})
+    assert checkpoints.steps() == [1]
+
+
 def test_a_seed_that_can_not_save_takes_the_others_back(tmp_path, monkeypatch, capfd):
     """Seeds of one program need a checkpoint at the same step, or none of them can go on."""
     save, refused = Checkpoints.save, []
@@ -313,8 +322,12 @@ def test_tensors_of_another_version_are_refused(copy, parts):
 
 
 def test_another_format_is_refused_with_the_version_that_reads_it(copy):
-    rewrite(copy, lambda said: said.update(format="fqf-checkpoint-9"))
-    with pytest.raises(UserError, match=rf"has format 'fqf-checkpoint-9'; this version reads '{FORMAT}': use fqf 0"):
+    def change(said):
+        said["format"], said["ledger"]["made_by"]["versions"]["fqf"] = "fqf-checkpoint-9", "7.8.9"
+
+    rewrite(copy, change)
+    text = rf"has format 'fqf-checkpoint-9'; this version reads '{FORMAT}': use fqf 7.8.9"
+    with pytest.raises(UserError, match=text):
         fqf.resume(copy, quiet=True)
 
 

@@ -17,10 +17,11 @@ from faults.conftest import SMALL, stop_after
 from faults.harness import digest
 
 import fqf
-from fqf import session
+from fqf import rundir, session
 from fqf.cli import main
 from fqf.errors import Interrupted, Stopped, UserError
 from fqf.files import Lock
+from fqf.policy import read_config
 from fqf.rundir import provenance
 from fqf.session import Session
 
@@ -90,6 +91,14 @@ def test_a_file_that_may_not_be_read_is_named(stopped, open_directory, capfd, ta
     line = one_line(capfd)
     assert str(run / target) in line
     assert "Permission denied" in line
+
+
+def test_every_new_directory_on_the_way_to_a_run_is_on_the_disk(stopped, tmp_path, monkeypatch):
+    """A power cut would take a directory whose name is not on the disk, and with it all that is in it."""
+    synced = []
+    monkeypatch.setattr(rundir, "sync_directory", synced.append)
+    with rundir.RunDirectory(tmp_path / "a" / "b" / "c", read_config(stopped / "config.toml")):
+        assert {tmp_path, tmp_path / "a", tmp_path / "a" / "b"} <= set(synced)
 
 
 def copy_into(directory: Path, run: Path) -> Path:

@@ -53,7 +53,15 @@ def test_cosine_embedding_is_the_papers_formula_from_the_first_harmonic():
 
 
 @pytest.mark.parametrize(
-    ("size", "stride", "shape"), [(3, 1, (2, 10, 7, 4)), (8, 4, (2, 22, 29, 3)), (4, 2, (2, 9, 12, 5))]
+    ("size", "stride", "shape"),
+    [
+        (3, 1, (2, 10, 7, 4)),  # unfolded
+        (8, 4, (2, 22, 29, 3)),  # 2x2 windows of blocks
+        (4, 2, (2, 9, 12, 5)),
+        (6, 2, (2, 11, 9, 3)),  # 3x3 windows of blocks, unfolded
+        (5, 2, (2, 10, 12, 3)),  # no whole blocks
+        (2, 1, (2, 4, 6, 3)),
+    ],
 )
 def test_patch_conv_is_a_valid_convolution(size, stride, shape):
     """Images that are not square, sizes that the stride does not divide evenly; values and both gradients."""

@@ -18,6 +18,7 @@ from fqf.losses.fraction import pull_back, w1_gradient
 from fqf.losses.quantile import quantile_huber
 from fqf.networks.fractions import make_fraction_source
 from fqf.networks.layers import CosineEmbedding, NoisyDense
+from fqf.networks.quantile import modulate
 from fqf.networks.torsos import make_torso, num_features
 from fqf.types import Key, LossOutput, ReturnDistribution
 
@@ -83,7 +84,7 @@ def make_fqf_rainbow(setting: Setting, config: FQFRainbowConfig) -> Agent:
         psi = torso.apply(params["torso"], observation)
 
         def ask(taus):
-            asked = psi[:, None, :] * embedding.apply(params["embedding"], taus)
+            asked = modulate(psi, embedding.apply(params["embedding"], taus))
             return head.apply(params["head"], asked, None if key is None else jax.random.clone(key))
 
         return source.fractions(params, psi, None), ask

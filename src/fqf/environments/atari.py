@@ -1,5 +1,6 @@
 """Atari 2600 games on ale-py's vectorised emulator, by the published protocols."""
 
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal
@@ -85,7 +86,8 @@ def make_atari(game: str, config: AtariConfig) -> HostEnvironment:
     emulators.close()
 
     def make(num_lanes: int, visible: bool) -> Lanes:
-        return Lanes(spec.id, Atari(game, num_lanes, config, visible), num_lanes)
+        emulators = [Atari(game, num_lanes, config, visible) for _ in range(2 if num_lanes == 1 else 1)]
+        return Lanes(spec.id, Understudied(*emulators) if num_lanes == 1 else emulators[0], num_lanes)
 
     return HostEnvironment(spec, make, config.frame_skip)
 
@@ -125,7 +127,7 @@ class Atari:
         self._started = False
         self._lives = np.zeros(num_lanes, int)
 
-    def reset(self, lanes: np.ndarray, seeds: np.ndarray) -> np.ndarray:
+    def reset(self, lanes: np.ndarray, seeds: np.ndarray, following: np.ndarray) -> np.ndarray:
         options = {"reset_mask": lanes} if self._started else None
         observation: np.ndarray
         observation, info = self._emulators.reset(seed=seeds, options=options)
@@ -149,3 +151,37 @@ class Atari:
         self._emulators.close()
         if self._twin is not None:
             self._twin.close()
+
+
+class Understudied:
+    """An `Emulator` of one lane on two emulators by turns: while one plays, the other makes the next episode ready.
+
+    For a seed of its own an episode needs the game loaded anew, which takes ale-py as long as 200 steps of play; most
+    of that goes into a table of colours that is not used (docs/decisions/0010-speed.md).
+    """
+
+    def __init__(self, first: Atari, second: Atari) -> None:
+        self._playing, self._waiting = first, second
+        self._thread = ThreadPoolExecutor(1)
+        self._ready: Future[np.ndarray] | None = None
+        self._seeds = np.zeros(0)
+
+    def reset(self, lanes: np.ndarray, seeds: np.ndarray, following: np.ndarray) -> np.ndarray:
+        if self._ready is not None:
+            observation = self._ready.result()
+            self._playing, self._waiting = self._waiting, self._playing
+        if self._ready is None or not np.array_equal(seeds, self._seeds):  # not what was foretold: another run
+            observation = self._playing.reset(lanes, seeds, following)
+        self._seeds, self._ready = following, self._thread.submit(self._waiting.reset, lanes, following, following)
+        return observation
+
+    def step(self, action: np.ndarray, playing: np.ndarray) -> Arrivals:
+        return self._playing.step(action, playing)
+
+    def render(self) -> np.ndarray | None:
+        return self._playing.render()
+
+    def close(self) -> None:
+        self._thread.shutdown()
+        self._playing.close()
+        self._waiting.close()

@@ -98,7 +98,7 @@ class Gymnasium:
         self._first_actions = [getattr(env.action_space, "start", 0) for env in envs]
         self._observation = np.zeros((len(envs), *spec.observation_shape), spec.observation_dtype)
 
-    def reset(self, lanes: np.ndarray, seeds: np.ndarray) -> np.ndarray:
+    def reset(self, lanes: np.ndarray, seeds: np.ndarray, following: np.ndarray) -> np.ndarray:
         self._length[lanes] = 0
         for lane, seed in zip(np.flatnonzero(lanes).tolist(), seeds, strict=True):
             self._observation[lane] = self._envs[lane].reset(seed=int(seed))[0]

@@ -1,7 +1,7 @@
 """Lanes that play outside compiled programs: episodes, their seeds and their ends, whatever emulates them."""
 
 import threading
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
 
 import jax
 import numpy as np
@@ -25,8 +25,9 @@ class Arrivals(NamedTuple):
 class Emulator(Protocol):
     """Several copies of one environment, without automatic resets."""
 
-    def reset(self, lanes: np.ndarray, seeds: np.ndarray) -> np.ndarray:
-        """Start an episode in every lane of a mask, each with its own seed; observations of all lanes."""
+    def reset(self, lanes: np.ndarray, seeds: np.ndarray, following: np.ndarray) -> np.ndarray:
+        """Start an episode in every lane of a mask, each with its own seed; observations of all lanes. The seeds of
+        the episodes that will follow in these lanes are known, for those who can make ready what is not yet played."""
 
     def step(self, action: np.ndarray, playing: np.ndarray) -> Arrivals: ...
 
@@ -49,41 +50,43 @@ class Lanes:
         self._seed, self._episode = seed, np.zeros(self._num_lanes, int)
         self._total, self._last = np.zeros(self._num_lanes), np.ones(self._num_lanes, bool)
         self._actions: list[list[int]] = [[] for _ in range(self._num_lanes)]
-        return self._start(np.zeros(self._num_lanes, np.float32), None)
+        return self._start(None)
 
     def step(self, action: np.ndarray) -> Timestep:
-        playing, started = ~self._last, self._last.any()
-        arrivals = self._emulate(action, playing)
+        playing = ~self._last
+        arrivals = self._emulate(action, playing) if playing.any() else None
         for taken, one in zip(self._actions, action.tolist(), strict=True):
             taken.append(one)
-        reward = np.where(playing, arrivals.reward, 0).astype(np.float32)
-        if started:
-            return self._start(reward, arrivals)
-        self._count(reward, arrivals.last)
-        self._last = arrivals.last
-        return _timestep(arrivals.observation, reward, arrivals.terminated, arrivals.last)
+        if arrivals is None or not playing.all():
+            return self._start(arrivals)
+        reward = arrivals.reward.astype(np.float32)
+        self._total = self._total + reward
+        return self._arrive(arrivals.observation, reward, arrivals.terminated, arrivals.last)
 
-    def _start(self, reward: np.ndarray, arrivals: Arrivals | None) -> Timestep:
-        """New episodes in the lanes whose last one has ended; the others have arrived as usual."""
+    def _start(self, arrivals: Arrivals | None) -> Timestep:
+        """New episodes in the lanes whose last one has ended; the others, if there are any, have arrived as usual."""
         first = self._last
         observation = self._reset(first)
         self._episode += first
         for lane in np.flatnonzero(first):
             self._actions[lane] = []
-        nothing = np.zeros(self._num_lanes, bool)
-        last = nothing if arrivals is None else arrivals.last & ~first
-        terminated = nothing if arrivals is None else arrivals.terminated & ~first
+        reward = np.zeros(self._num_lanes, np.float32)
+        terminated, last = np.zeros((2, self._num_lanes), bool)
         if arrivals is not None:
             rows = first.reshape(-1, *(1,) * (observation.ndim - 1))
             observation = np.where(rows, observation, arrivals.observation)
-        self._count(reward, last, first)
-        self._last = last
-        return _timestep(observation, reward, terminated, last)
-
-    def _count(self, reward: np.ndarray, last: np.ndarray, first: np.ndarray | bool = False) -> None:
+            reward[~first] = arrivals.reward[~first]
+            terminated, last = arrivals.terminated & ~first, arrivals.last & ~first
         self._total = np.where(first, 0, self._total + reward)
-        for lane in np.flatnonzero(last):
-            self.episodes.append(FinishedEpisode(float(self._total[lane]), len(self._actions[lane])))
+        return self._arrive(observation, reward, terminated, last)
+
+    def _arrive(self, observation: Any, reward: Any, terminated: np.ndarray, last: Any) -> Timestep:
+        """NumPy's arrays stand in for JAX's until a compiled function takes them."""
+        if last.any():
+            for lane in np.flatnonzero(last):
+                self.episodes.append(FinishedEpisode(float(self._total[lane]), len(self._actions[lane])))
+        self._last, discount = last, (~terminated).astype(np.float32)
+        return Timestep(observation, reward, cast(Any, discount), last)
 
     def _emulate(self, action: np.ndarray, playing: np.ndarray) -> Arrivals:
         try:
@@ -94,9 +97,10 @@ class Lanes:
     def _reset(self, lanes: np.ndarray) -> np.ndarray:
         """Start the episodes that `_episode` counts next."""
         numbers = [(int(lane), int(self._episode[lane])) for lane in np.flatnonzero(lanes)]
-        seeds = np.array([episode_seed(self._seed, *number) for number in numbers])
+        seeds = np.array([episode_seed(self._seed, lane, number) for lane, number in numbers])
+        following = np.array([episode_seed(self._seed, lane, number + 1) for lane, number in numbers])
         try:
-            return self._emulator.reset(lanes, seeds)
+            return self._emulator.reset(lanes, seeds, following)
         except Exception as error:
             raise UserError(f"{self._id} raised in reset: {type(error).__name__}: {error}") from error
 
@@ -137,12 +141,6 @@ class Lanes:
 
     def close(self) -> None:
         self._emulator.close()
-
-
-def _timestep(observation: Any, reward: Any, terminated: np.ndarray, last: Any) -> Timestep:
-    """NumPy's arrays stand in for JAX's until a compiled function takes them."""
-    discount: Any = 1 - terminated.astype(np.float32)
-    return Timestep(observation, reward, discount, last)
 
 
 def episode_seed(seed: int, lane: int, episode: int) -> int:

@@ -2,9 +2,13 @@
 
 import flax.linen as nn
 import jax
+from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float
 
 from fqf.networks.layers import Dense
+
+HIDDEN = "hidden"
+"""The name of the hidden layer, for what is kept for gradients."""
 
 
 class ValueHead(nn.Module):
@@ -15,8 +19,8 @@ class ValueHead(nn.Module):
 
     @nn.compact
     def __call__(self, features: Float[Array, "*axes D"]) -> Float[Array, "*axes A"]:
-        hidden = jax.nn.relu(Dense(self.hidden)(features))
-        return Dense(self.num_actions)(hidden)
+        hidden = checkpoint_name(Dense(self.hidden)(features), HIDDEN)
+        return Dense(self.num_actions)(jax.nn.relu(hidden))
 
 
 class AtomHead(nn.Module):

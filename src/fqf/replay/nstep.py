@@ -39,8 +39,8 @@ def push(
 ) -> Shaped[Array, "E ..."]:
     """The acting side of stacking: drop the oldest frame, append the newest; an episode's first row stands on zeros.
 
-    A stack keeps its frames along its second axis, each in one piece: to move whole frames takes half the time of
-    moving every fourth byte (`view`), and a stack of several lanes moves at every step.
+    A stack keeps its frames along its second axis, each in one piece: whole frames are moved faster than every fourth
+    byte, as networks want them (`view`), and they move at every step.
     """
     if frame_stack == 1:
         return observation
