@@ -12,6 +12,10 @@ class Diverged(Exception):
     """A number that must be finite is not. The command line prints its one line and exits with 3."""
 
 
+class Incomplete(Exception):
+    """Some runs of a suite did not finish. The command line prints its one line and exits with 1."""
+
+
 class Stopped(Exception):
     """The user interrupted the launch, or another of its seeds failed."""
 

@@ -3,6 +3,7 @@
 import contextlib
 import fcntl
 import os
+import time
 from pathlib import Path
 
 from fqf.errors import UserError
@@ -38,7 +39,9 @@ class Lock:
     def __init__(self, directory: Path) -> None:
         self._descriptor = os.open(directory / "lock", os.O_RDWR | os.O_CREAT, 0o644)
         try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not _lock(self._descriptor):
+                time.sleep(0.05)  # somebody may only have looked whether it is locked
+                fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             holder = os.read(self._descriptor, 20).decode(errors="replace").strip()
             os.close(self._descriptor)
@@ -54,3 +57,25 @@ class Lock:
 
     def release(self) -> None:
         os.close(self._descriptor)
+
+
+def is_locked(directory: Path) -> bool:
+    """Whether a process is at work there; where that can't be told, as if none were."""
+    try:
+        descriptor = os.open(directory / "lock", os.O_RDWR)
+    except OSError:
+        return False
+    try:
+        return not _lock(descriptor)
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -9,6 +9,7 @@ import platform
 import shutil
 import subprocess
 import time
+import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from typing import Any
 import jax
 import tomli_w
 
-from fqf.config import RunConfig, to_toml
+from fqf.config import RunConfig, read_toml, to_toml
 from fqf.errors import UserError
 from fqf.evaluation import Scores
 from fqf.files import Lock, sync_directory, write_whole
@@ -62,6 +63,16 @@ FIRST_FILES = ("lock", "launch.toml")
 
 def is_run(path: Path) -> bool:
     return (path / "config.toml").is_file()
+
+
+def other_options(path: Path, config: RunConfig[Any, Any]) -> str:
+    """The first option in which a run that is there differs from the one that was asked for; nothing if none does."""
+    text = (path / "config.toml").read_text()
+    if text == (asked := to_toml(config)):
+        return ""
+    there, here = read_toml(path / "config.toml"), tomllib.loads(asked)
+    names = [name for name in here if name in there and there[name] != here[name]]
+    return f"{names[0]} is {there[names[0]]!r} there and {here[names[0]]!r} here" if names else ""
 
 
 def is_partial(path: Path) -> bool:

@@ -4,7 +4,7 @@ import contextlib
 import os
 import signal
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,6 +24,8 @@ from fqf.results import Run
 from fqf.rundir import RunDirectory, is_finished, is_run, provenance, refuse_existing, run_path
 from fqf.schedule import schedule
 from fqf.session import Pace, Session, Surroundings
+from fqf.signals import heeding_signals
+from fqf.tracking import refuse_missing, tracked
 from fqf.types import HostEnvironment
 
 
@@ -42,6 +44,9 @@ class Launch:
     """Minutes between two checkpoints, from which `fqf resume` goes on; the run's results do not depend on it."""
     checkpoint_steps: int = 0
     """Agent steps between two checkpoints, if sooner, rounded up to a log line; 0: by the clock alone."""
+    track: Literal["none", "wandb", "trackio"] = "none"
+    """Also send metrics and evaluations to Weights & Biases or to trackio, one run of theirs per seed; needs fqf[wandb]
+    or fqf[trackio]. Results do not depend on it."""
     overwrite: bool = False
     """Replace the run directory if it exists."""
     quiet: bool = False
@@ -85,13 +90,16 @@ def launch(config: RunConfig[Any, Any], how: Launch, environment: AnyEnvironment
         return run_groups(groups, directories, [parts] * len(groups), stop, resumed=False)
 
 
-def resume(paths: Sequence[Path], quiet: bool = False, environment: AnyEnvironment | None = None) -> list[Run]:
-    """Go on with unfinished runs, each from its last whole checkpoint, as if they had never stopped."""
+def resume(
+    paths: Sequence[Path], quiet: bool = False, environment: AnyEnvironment | None = None, track: str | None = None
+) -> list[Run]:
+    """Go on with unfinished runs, each from its last whole checkpoint, as if they had never stopped. `track` is the
+    tracker from here on; if not given, the one with which a run was begun."""
     tidy_process()
     groups: list[Group] = []
     for path in (path.absolute() for path in paths):
         if not any(path in group.paths for group in groups):
-            groups.append(read_group(path, quiet))
+            groups.append(read_group(path, {"quiet": quiet} | ({"track": track} if track else {})))
     unfinished = [group for group in groups if not all(is_finished(path) for path in group.paths)]
     tidy([path for group in groups if group not in unfinished for path in group.paths])
     if not unfinished:
@@ -118,7 +126,7 @@ def resume(paths: Sequence[Path], quiet: bool = False, environment: AnyEnvironme
 
 
 def tidy(finished: Sequence[Path]) -> None:
-    """What a process killed just after a summary was written has left undone."""
+    """What a process killed just after a summary was written has left undone; an extra, which stops nothing else."""
     for path in finished:
         with contextlib.suppress(OSError, UserError), contextlib.ExitStack() as stack:
             stack.callback(Lock(path).release)
@@ -152,6 +160,7 @@ def launch_facts(group: Group) -> dict[str, Any]:
         "seeds_in_one_program": [each.seed for each in group.configs],
         "checkpoint_minutes": group.how.checkpoint_minutes,
         "checkpoint_steps": group.how.checkpoint_steps,
+        "track": group.how.track,
     }
 
 
@@ -163,6 +172,7 @@ def check_launch(how: Launch) -> None:
     ):
         if not holds:
             raise UserError(f"{name} is {getattr(how, name)}, but must be {rule}")
+    refuse_missing(how.track)
 
 
 def at_once(groups: Sequence[Group]) -> int:
@@ -195,11 +205,19 @@ def run_groups(
             session.begin()
         return session.run()
 
+    def end_early() -> None:
+        stop.set()
+        progress.warn("stopping at the next log line, with a checkpoint; once more to stop at once, without")
+
     with (
         Progress(f"{first.agent} on {first.env}", sum(steps), groups[0].how.quiet) as progress,
-        heeding_signals(stop, progress) as received,
+        heeding_signals(end_early) as received,
+        contextlib.ExitStack() as trackers,
         ThreadPoolExecutor(workers(groups)) as pool,
     ):
+        for tracker in {group.how.track for group in groups}:
+            followed = [path for group in groups if group.how.track == tracker for path in group.paths]
+            trackers.enter_context(tracked(tracker, followed, progress))
         futures = [pool.submit(work, *each) for each in zip(groups, directories, parts, strict=True)]
         wait(futures, return_when=FIRST_EXCEPTION)
         if any(future.done() and future.exception() for future in futures):
@@ -222,35 +240,8 @@ def run_groups(
     return runs
 
 
-@contextlib.contextmanager
-def heeding_signals(stop: threading.Event, progress: Progress) -> Iterator[list[int]]:
-    """The first SIGINT or SIGTERM asks for a checkpoint and an end, the second ends the process where it is."""
-    received: list[int] = []
-
-    def heed(number: int, frame: Any) -> None:
-        if received:
-            os.write(2, b"\x1b[?25h\n" if os.isatty(2) else b"\n")  # show the cursor that the bar has hidden
-            os._exit(128 + number)
-        received.append(number)
-        stop.set()
-        progress.warn("stopping at the next log line, with a checkpoint; once more to stop at once, without")
-
-    if threading.current_thread() is not threading.main_thread():
-        yield received
-        return
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    ours = [number for number, handler in before.items() if handler not in (signal.SIG_IGN, None)]  # nohup: not ours
-    for number in ours:
-        signal.signal(number, heed)
-    try:
-        yield received
-    finally:
-        for number in ours:
-            signal.signal(number, before[number])
-
-
-def read_group(path: Path, quiet: bool) -> Group:
-    """The run in a directory, with those that share its program."""
+def read_group(path: Path, said: Mapping[str, Any]) -> Group:
+    """The run in a directory, with those that share its program; what is said now goes before what was said then."""
     if not is_run(path):
         raise UserError(f"{path} holds no run: there is no {path / 'config.toml'}")
     facts, config = read_toml(path / "launch.toml"), read_config(path / "config.toml")
@@ -258,18 +249,16 @@ def read_group(path: Path, quiet: bool) -> Group:
     if not isinstance(seeds, list) or not all(type(seed) is int for seed in seeds):
         raise UserError(f"{path / 'launch.toml'}: seeds_in_one_program is {seeds!r}, but must be a list of seeds")
     paths = [path if len(seeds) == 1 else path.parent / f"seed{seed}" for seed in seeds]
-    how = override(Launch(), {"quiet": quiet} | facts)
+    how = override(Launch(), {**facts, **said})
     check_launch(how)
     configs = [replace(config, seed=seed) for seed in seeds]
     for each, expected in zip(paths, configs, strict=True):
-        if is_run(each) and (read_config(each / "config.toml"), seeds_of(each)) != (expected, seeds):
+        if each == path or not is_run(each):
+            continue
+        launched = read_toml(each / "launch.toml").get("seeds_in_one_program")
+        if (read_config(each / "config.toml"), launched) != (expected, seeds):
             raise UserError(f"{path} shared its program with {each}, which is another run now: it can't go on alone")
     return Group(configs, paths, how)
-
-
-def seeds_of(path: Path) -> Any:
-    """Of the program that a run belongs to."""
-    return read_toml(path / "launch.toml").get("seeds_in_one_program", [read_config(path / "config.toml").seed])
 
 
 def known_environment(config: RunConfig[Any, Any]) -> AnyEnvironment:
