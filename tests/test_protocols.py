@@ -8,7 +8,8 @@ import pytest
 
 import fqf
 from fqf.agents import AGENTS, make_agent
-from fqf.cli import main, score_line
+from fqf.cli import main
+from fqf.commands.playing import score_line
 from fqf.config import override
 from fqf.cycle import run_keys
 from fqf.evaluation import Scores

@@ -6,7 +6,7 @@ import io
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
 
 import tyro
 
@@ -31,6 +31,8 @@ class TrainOptions(Generic[AgentConfig, EnvironmentConfig]):
     launch: Launch = field(default_factory=Launch)
     config: Path | None = None
     """TOML file of options, named as the flags are, with _ for -; flags override it."""
+    resume: bool = False
+    """Go on with the run if it is there, and do nothing if it is finished: the same command again, for job queues."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,32 @@ class ScoresOptions:
     """Run directories."""
 
 
+@dataclass(frozen=True)
+class ReportOptions:
+    """A page with figures and tables of finished and unfinished runs: docs/report.md says what each number means."""
+
+    runs: tyro.conf.Positional[tuple[Path, ...]]
+    """Run directories, directories that hold them at any depth, or CSV files of collected scores."""
+    out: Path = Path("report")
+    """Directory to write: index.html, figures/, tables/. An older report there is replaced."""
+    with_: Annotated[str, tyro.conf.arg(name="with")] = ""
+    """Published results to draw in, on Atari: dopamine (its curves), paper (FQF's table), or dopamine,paper."""
+    mixed: bool = False
+    """Set runs of different protocols side by side, each as a group of its own; they are refused otherwise."""
+    seed: int = 0
+    """Of the bootstrap: same runs and seed, same bytes."""
+    resamples: int = 2_000
+    """Of the bootstrap."""
+
+
+@dataclass(frozen=True)
+class PaperOptions:
+    """All of the paper's figures and tables, with their defaults."""
+
+    out: Path = Path("paper")
+    """Directory to write into."""
+
+
 def read_train_options(arguments: list[str], prog: str = "fqf train") -> TrainOptions[Any, Any]:
     """Preset of the agent and environment, then the config file, then the flags."""
     first = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
@@ -92,12 +120,12 @@ def read_train_options(arguments: list[str], prog: str = "fqf train") -> TrainOp
     env = chosen.env or from_file.get("env", "classic/cartpole")
     protocol = chosen.protocol or from_file.get("protocol")
     defaults = TrainOptions(preset(str(agent), str(env), protocol))
-    names = [name for name in flatten(defaults) if name != "config"]
+    names = [name for name in flatten(defaults) if name not in ("config", "resume")]
     check_names(from_file, names, str(chosen.config))
     defaults = override(defaults, from_file | {"agent": agent, "env": env})
     # The types of the agent's and the environment's own options are known only now; with them all become flags.
     kind: Any = TrainOptions[type(defaults.run.algorithm), type(defaults.run.environment)]  # type: ignore[misc]
-    options: TrainOptions[Any, Any] = parse(kind, prog, arguments, [*names, "config"], defaults)
+    options: TrainOptions[Any, Any] = parse(kind, prog, arguments, [*names, "config", "resume"], defaults)
     refuse_without_effect(options.run, arguments)
     return options
 
@@ -143,7 +171,23 @@ def parse(kind: Any, prog: str, arguments: list[str], names: list[str], defaults
         # A box of lines, drawn in Unicode or in ASCII: its title, a rule, the message, a rule, where to find help.
         text = " ".join(re.sub(r"[╭╮╰╯│|+]", " ", errors.getvalue().partition("\n")[2]).split())
         message = next((part.strip() for part in re.split("[─-]{5,}", text) if part.strip()), "bad options")
-        if choice := re.match(r"invalid choice '(.*)' for argument '(.*)'. Expected one of (.*)\.", message):
-            valid = re.findall("'(.*?)'", choice[3])
-            message = f"{choice[2]} is {choice[1]!r}; {nearest(choice[1], valid)}"
-        raise UserError(f"{message} (see {prog} --help)") from None
+        raise UserError(f"{in_our_words(message)} (see {prog} --help)") from None
+
+
+def in_our_words(message: str) -> str:
+    """What tyro and Python say of a value, as we do."""
+    if choice := re.match(r"invalid choice '(.*)' for argument '(.*)'. Expected one of (.*)\.", message):
+        valid = re.findall("'(.*?)'", choice[3])
+        return f"{choice[2]} is {choice[1]!r}; {nearest(choice[1], valid)}"
+    for pattern, rule in (
+        (r"Error parsing (\S+): invalid literal for int\(\) with base 10: (.*)", "a whole number"),
+        (r"Error parsing (\S+): could not convert string to float: (.*)", "a number"),
+        (r"Error parsing (\S+): no type matching .*INT could be .* from \[(.*?)\]", "a whole number"),
+        (r"Error parsing (\S+): no type matching .*FLOAT could be .* from \[(.*?)\]", "a number"),
+        (r"Error parsing (\S+): Could not find valid parse for arguments: \[(.*)\]", "whole numbers"),
+    ):
+        if value := re.match(pattern, message):
+            return f"{value[1]} is {value[2]}, but must be {rule}"
+    if lacking := re.match(r"Missing value for argument '(\S+)'", message):
+        return f"{lacking[1]} has no value"
+    return message

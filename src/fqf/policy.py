@@ -19,23 +19,12 @@ from fqf.agents.agent import mean
 from fqf.config import RunConfig, check, flatten, override, read_toml, to_toml
 from fqf.errors import UserError
 from fqf.files import write_whole
+from fqf.formats import HEADER_BYTES, NONSENSE
 from fqf.types import EnvironmentSpec, PyTree, ReturnDistribution
 
 FORMAT = "fqf-policy-1"
 TYPES = {"float32": "F32"}
 """As safetensors calls them."""
-HEADER_BYTES = 2**20
-"""More than safetensors needs for the names and shapes of our tensors."""
-NONSENSE = (
-    safetensors.SafetensorError,
-    LookupError,
-    TypeError,
-    ValueError,
-    ArithmeticError,
-    AttributeError,
-    RecursionError,
-)
-"""What files raise that make no sense."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +91,7 @@ def load_policy(directory: Path) -> Policy:
             params = unflatten_dict({name: jnp.asarray(file.get_tensor(name)) for name in shapes}, sep="/")
     except OSError as error:
         raise UserError(f"can't read policy {path}: {error.strerror or error}") from None
-    except NONSENSE as error:
+    except (safetensors.SafetensorError, *NONSENSE) as error:
         raise UserError(f"can't read policy {path}: {error or type(error).__name__}") from None
     return Policy(config, spec, params)
 

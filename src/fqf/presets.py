@@ -1,12 +1,15 @@
 """Settings that are known to work, by family of environments; what is not named here is the paper's."""
 
+import functools
+import tomllib
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from fqf import environments
 from fqf.agents import AGENTS, whole_config
-from fqf.config import RunConfig, override
+from fqf.config import RunConfig, override, to_toml
 from fqf.environments import AnyEnvironment, toy
 from fqf.environments.atari import PROTOCOLS
 from fqf.errors import UserError, nearest
@@ -189,3 +192,33 @@ def is_image(spec: EnvironmentSpec) -> bool:
     """Whether DQN's convolutions fit: bytes, of at least their smallest size."""
     shape = spec.observation_shape
     return spec.observation_dtype == np.uint8 and len(shape) in (2, 3) and min(shape[:2]) >= SMALLEST["atari"]
+
+
+STATED = ("steps", "num_fractions", "num_quantiles", "num_target_quantiles", "num_action_quantiles")
+"""What tables say of a run, so that no later preset can change it."""
+
+
+def changed(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A run's options, as its config.toml has them, that its preset has otherwise."""
+    usual = _usual(config["agent"], config["env"], config.get("protocol"))
+    names = [name for name in config if name not in ("agent", "env", "seed", "protocol")]
+    return {name: config[name] for name in names if name not in usual or usual[name] != config[name]}
+
+
+def shorten(config: Mapping[str, Any]) -> dict[str, Any]:
+    """What is left of a run's options where those of its preset go without saying."""
+    return changed(config) | {name: config[name] for name in STATED if name in config}
+
+
+def complete(said: Mapping[str, Any]) -> dict[str, Any]:
+    """The whole config again, from what `shorten` left of it, and the agent, environment, seed and protocol."""
+    return {**_usual(said["agent"], said["env"], said.get("protocol")), **said}
+
+
+@functools.cache
+def _usual(agent: str, env: str, protocol: str | None) -> dict[str, Any]:
+    """A preset as config.toml would have it; nothing of what this version does not know."""
+    try:
+        return tomllib.loads(to_toml(preset(agent, env, protocol)))
+    except UserError:
+        return {}

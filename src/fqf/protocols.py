@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-import jax.numpy as jnp
+import numpy as np
 
 from fqf.config import RunConfig, flatten
 from fqf.environments.atari import PROTOCOLS
@@ -37,7 +37,7 @@ class TrainingScores:
         if not self._recent:
             return None
         totals, lengths = zip(*self._recent, strict=True)
-        self.scores[step] = summarize(Episodes(jnp.array(totals), jnp.array(lengths)))
+        self.scores[step] = summarize(Episodes(np.array(totals, np.float32), np.array(lengths)))
         if not self._window:
             self._recent = []
         return self.scores[step]

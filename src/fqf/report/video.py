@@ -68,7 +68,7 @@ class Drawing:
         self._right.grid(alpha=0.25)
 
     def draw(self, moment: Moment) -> np.ndarray:
-        picture = moment.picture if moment.picture is not None else _as_picture(moment.observation)
+        picture = moment.picture if moment.picture is not None else as_picture(moment.observation)
         if picture is not None:
             self._game.set_data(picture)
         else:
@@ -92,7 +92,7 @@ class Drawing:
 
 
 def _show_game(axis: Axes, moment: Moment) -> Any:
-    picture = moment.picture if moment.picture is not None else _as_picture(moment.observation)
+    picture = moment.picture if moment.picture is not None else as_picture(moment.observation)
     if picture is not None:
         axis.set_axis_off()
         return axis.imshow(picture, interpolation="nearest", vmin=0, vmax=1)
@@ -102,7 +102,7 @@ def _show_game(axis: Axes, moment: Moment) -> Any:
     return axis.barh(np.arange(len(values)), values, color="#999999")
 
 
-def _as_picture(observation: np.ndarray) -> np.ndarray | None:
+def as_picture(observation: np.ndarray) -> np.ndarray | None:
     """An image as it is; cells with several channels, such as MinAtar's: a colour each, the later over the earlier."""
     if observation.dtype == np.uint8 and observation.ndim >= 2:
         flat = observation.reshape(*observation.shape[:2], -1)
