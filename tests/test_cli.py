@@ -22,9 +22,12 @@ FAST = "--steps 300 --learning-starts-steps 100 --num-fractions 3 --hidden 8 --b
         ("train --num-fractions 0", "num_fractions is 0, but must be at least 1"),
         ("train --batch-size 5_000_000", "batch_size is 5000000, but must be at most replay_capacity"),
         ("train --learning-rate -1", "learning_rate is -1.0, but must be 0 or more"),
-        ("train --steps many", "--steps"),
+        ("train --steps many", "--steps is 'many', but must be a whole number (see fqf train --help)"),
+        ("train --steps 1e6", "--steps is '1e6', but must be a whole number"),
+        ("train --learning-rate z", "--learning-rate is 'z', but must be a number"),
+        ("train --torso-layers 3 z", "--torso-layers is '3', 'z', but must be whole numbers"),
         ("train --fractions proposd", "did you mean 'proposed'?"),
-        ("train --steps", "--steps"),
+        ("train --steps", "--steps has no value"),
         ("train --seeds 0", "seeds is 0, but must be at least 1"),
         ("train stray", "stray"),
         ("train --agent dqn --num-atoms 5", "--num-atoms is not an option of this agent; it is one of c51, rainbow"),
@@ -46,6 +49,7 @@ FAST = "--steps 300 --learning-starts-steps 100 --num-fractions 3 --hidden 8 --b
         ("train --config missing.toml", "can't read config file missing.toml"),
         ("evaluate nowhere", "nowhere holds no finished run"),
         ("evaluate", "PATH"),
+        ("evaluate nowhere --episodes z", "--episodes is 'z', but must be a whole number"),
         ("evaluate nowhere --epsiln 1", "did you mean '--epsilon'?"),
     ],
 )
@@ -101,6 +105,27 @@ def test_train_then_evaluate(capsys, tmp_path):
     assert main(arguments.split()) == 2
     assert "exists" in capsys.readouterr().err
     assert main([*arguments.split(), "--overwrite"]) == 0
+
+
+def test_one_command_begins_a_run_goes_on_with_it_and_finds_it_finished(capsys, tmp_path):
+    arguments = [*f"train {FAST} --torso-layers 5 --runs {tmp_path} --quiet --resume".split()]
+    path = tmp_path / "fqf" / "classic.cartpole" / "seed0"
+    assert main(arguments) == 0
+    metrics = (path / "metrics.jsonl").read_bytes()
+    capsys.readouterr()
+
+    assert main(arguments) == 0
+    assert capsys.readouterr().out == f"{path} is finished\n"
+
+    (path / "summary.json").unlink()  # as if it had been killed before its first checkpoint
+    assert main(arguments) == 0
+    assert "has no checkpoint yet: it starts again at step 0" in capsys.readouterr().err
+    assert (path / "summary.json").is_file()
+    assert (path / "metrics.jsonl").read_bytes() == metrics
+
+    assert main([*arguments, "--hidden", "9"]) == 2
+    line = capsys.readouterr().err
+    assert line == f"fqf: {path} holds a run with other options, so it can't be resumed: hidden is 8 there and 9 here\n"
 
 
 def test_fractions_compares_four_sources(capsys, tmp_path):

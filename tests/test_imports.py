@@ -9,8 +9,8 @@ import fqf
 
 ROOT = Path(fqf.__file__).parent
 LAYERS = [
-    {"types", "errors"},
-    {"files", "logs"},
+    {"types", "errors", "follower"},
+    {"files", "logs", "signals"},
     {"resources", "losses", "networks", "replay", "environments", "laws", "exploration"},
     {"config"},
     {"schedule"},
@@ -21,11 +21,13 @@ LAYERS = [
     {"evaluation", "snapshots"},
     {"formats"},
     {"policy", "rundir", "progress", "report", "checkpoint"},
-    {"parts", "protocols", "record"},
+    {"parts", "protocols", "record", "tracking"},
     {"results", "ledger", "trained"},
     {"session"},
     {"train"},
-    {"options"},
+    {"options", "paper"},
+    {"suite"},
+    {"commands"},
     {"", "cli"},
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}

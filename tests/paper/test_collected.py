@@ -1,0 +1,171 @@
+"""Files of collected scores say what the run directories do, and are read in their place."""
+
+import csv
+import shutil
+
+import pytest
+
+from fqf import cli
+from fqf.errors import UserError
+from fqf.presets import complete, shorten
+from fqf.report.collected import COLUMNS
+from fqf.report.runs import load
+
+SCORES = [0.5, 2.0, 4.0]
+
+
+def rows_of(path):
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def essence(runs):
+    """All that tables and curves read of runs, but for where they are."""
+    return sorted((sorted(run.config.items(), key=str), run.curve, run.episodes, run.finished) for run in runs)
+
+
+def test_a_file_has_a_row_for_every_evaluation(write_run, collect, tmp_path):
+    write_run("fqf", "minatar/breakout", 1, SCORES, runs=tmp_path / "runs" / "fast", fraction_learning_rate=1e-06)
+    assert collect([tmp_path / "runs"], tmp_path / "new" / "a.csv") == f"1 run in {tmp_path / 'new' / 'a.csv'}"
+    rows = rows_of(tmp_path / "new" / "a.csv")
+    assert tuple(rows[0]) == COLUMNS
+    assert [(row["step"], row["score"], row["episodes"]) for row in rows] == [
+        ("0", "0.5", "10"),
+        ("150000", "2.0", "10"),
+        ("300000", "4.0", "10"),
+    ]
+    said = {name: rows[2][name] for name in COLUMNS[:9]}
+    assert said == {
+        "run": "fast/fqf/minatar.breakout/seed1",
+        "state": "finished",
+        "agent": "fqf",
+        "env": "minatar/breakout",
+        "variant": "fast",
+        "seed": "1",
+        "options": '{"fraction_learning_rate":1e-06,"num_fractions":8,"steps":300000}',
+        "protocol": "",
+        "commit": "abc1234",
+    }
+
+
+def test_a_file_is_read_as_its_runs_are(write_run, collect, tmp_path):
+    runs = tmp_path / "runs"
+    write_run("fqf", "minatar/breakout", 0, SCORES, torso_layers=[3, 4])
+    write_run("iqn", "minatar/asterix", 10, SCORES, finished=False)
+    write_run("iqn", "minatar/asterix", 9, SCORES, discount=0.5)
+    write_run("rainbow", "atari/pong", 0, [-21.0, 4.0, 3.0], protocol="dopamine", steps=1_000_000, noop_max=3)
+    one, other = tmp_path / "one.csv", tmp_path / "other.csv"
+    assert "4 runs" in collect([runs], one)
+    assert "unfinished: iqn/minatar.asterix/seed10" in collect([runs / "rainbow", runs / "iqn", runs / "fqf"], other)
+    there, nothing = load([one], complete)
+    assert nothing == []
+    assert essence(there) == essence(load([runs])[0])
+    assert {run.summary.get("commit") for run in there} == {"abc1234", None}
+    # The same bytes again: from the file, and from both, of which the runs are the same.
+    before = one.read_bytes()
+    for roots in ([one], [one, runs], [runs, one]):
+        collect(roots, one)
+        assert one.read_bytes() == before
+    assert [row["run"] for row in rows_of(one) if row["step"] == "1000000"] == ["rainbow/atari.pong/seed0"]
+    seeds = [row["run"][-6:] for row in rows_of(one) if row["env"] == "minatar/asterix" and row["step"] == "150000"]
+    assert seeds == ["/seed9", "seed10"]
+
+
+def test_what_is_said_does_not_hang_on_presets():
+    """A later preset may have another N: tables state what the run had."""
+    config = complete({"agent": "iqn", "env": "minatar/breakout", "seed": 0})
+    assert shorten(config) == {
+        "steps": 300_000,
+        "num_quantiles": 8,
+        "num_target_quantiles": 8,
+        "num_action_quantiles": 32,
+    }
+    assert shorten(config | {"n_step": 2})["n_step"] == 2
+    unknown = {"agent": "future", "env": "minatar/breakout", "seed": 0, "steps": 9, "wings": 2}
+    assert complete(unknown) == unknown
+    assert shorten(unknown) == {"steps": 9, "wings": 2}
+
+
+def test_the_run_that_got_farther_counts(write_run, collect, tmp_path):
+    """A file is brought up to date from the runs that it was made of."""
+    runs, file, scores = tmp_path / "runs", tmp_path / "a.csv", [0.5, 1.0, 2.0, 3.0, 4.0]
+    path = write_run("fqf", "minatar/breakout", 0, scores, finished=False)
+    lines = (path / "evaluations.csv").read_text().splitlines(keepends=True)
+    (path / "evaluations.csv").write_text("".join(lines[:-1]))
+    collect([runs], file)
+    assert [row["score"] for row in rows_of(file)] == ["0.5", "1.0"]
+    (path / "evaluations.csv").write_text("".join(lines))
+    collect([file, runs], file)
+    assert [row["score"] for row in rows_of(file)] == ["0.5", "1.0", "2.0"]
+    shutil.rmtree(path)
+    write_run("fqf", "minatar/breakout", 0, scores)
+    collect([file, runs], file)
+    assert [(row["state"], row["score"]) for row in rows_of(file)] == [("finished", str(score)) for score in scores]
+
+
+def test_what_can_not_be_collected_is_named(write_run, collect, tmp_path, capsys):
+    write_run("fqf", "minatar/breakout", 0, SCORES, runs=tmp_path / "runs" / "a")
+    bad = write_run("fqf", "minatar/breakout", 1, SCORES, runs=tmp_path / "runs" / "a")
+    (bad / "evaluations.csv").unlink()
+    collect([tmp_path / "runs"], tmp_path / "a.csv")
+    assert capsys.readouterr().err == f"left out {bad}: evaluations.csv can't be read: No such file or directory\n"
+    write_run("fqf", "minatar/breakout", 0, SCORES, runs=tmp_path / "runs" / "b", hidden=7)
+    with pytest.raises(UserError, match=r"2 runs are called .*: name the directory above them"):
+        collect([tmp_path / "runs" / "a", tmp_path / "runs" / "b"], tmp_path / "b.csv")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UserError, match="no run to collect in"):
+        collect([tmp_path / "empty"], tmp_path / "b.csv")
+    assert not (tmp_path / "b.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        (",4.0,10", ",x,10", "a row is damaged"),
+        (",4.0,10", ",4.0", "a row is damaged"),
+        (",4.0,10", ",inf,10", "it has a score that is not finite"),
+        ("300000,4.0", "3,4.0", "it has steps out of order"),
+        ('""steps"":300000', '""steps"":""many""', "a row is damaged"),
+        ('"{""', '"[""', "a row is damaged"),
+        ("minatar/breakout", "breakout", "a row is damaged"),
+    ],
+)
+def test_a_damaged_run_of_a_file_is_named_and_the_others_are_read(write_run, collect, tmp_path, old, new, why):
+    write_run("fqf", "minatar/breakout", 0, SCORES)
+    write_run("iqn", "minatar/asterix", 0, [0.5, 2.0, 3.0])
+    file = tmp_path / "a.csv"
+    collect([tmp_path / "runs"], file)
+    lines = file.read_text().splitlines()
+    text = "\n".join(line.replace(old, new) if line.startswith("fqf") else line for line in lines) + "\n"
+    assert text != file.read_text()
+    file.write_text(text)
+    runs, skipped = load([file], complete)
+    assert [run.config["agent"] for run in runs] == ["iqn"]
+    assert skipped == [(file / "fqf/minatar.breakout/seed0", why)]
+
+
+def test_another_file_is_refused_in_one_line(tmp_path, capsys):
+    (tmp_path / "a.csv").write_text("game,score\npong,1\n")
+    (tmp_path / "b.csv").write_bytes(b"\xff\xfe\x00")
+    for name in ("a.csv", "b.csv"):
+        assert cli.main(["paper", "scores", "--runs", str(tmp_path / name)]) == 2
+        said = capsys.readouterr().err
+        assert said == f"fqf: {tmp_path / name} is not a file of collected scores: it has no column run\n"
+    assert cli.main(["paper", "scores", "--runs", str(tmp_path / "c.csv")]) == 2
+    assert "c.csv is not a directory: name run directories, what holds them, or files of scores" in (
+        capsys.readouterr().err
+    )
+
+
+def test_a_report_takes_such_a_file(write_run, collect, tmp_path, capsys):
+    for seed in range(2):
+        write_run("fqf", "minatar/breakout", seed, SCORES)
+    collect([tmp_path / "runs"], tmp_path / "a.csv")
+    arguments = ["report", str(tmp_path / "a.csv"), "--out", str(tmp_path / "report"), "--resamples", "100"]
+    assert cli.main(arguments) == 0
+    assert "2 runs; look at" in capsys.readouterr().out
+    rows = rows_of(tmp_path / "report" / "tables" / "runs.csv")
+    assert [(row["group"], row["seed"], row["last"], row["commit"]) for row in rows] == [
+        ("fqf", "0", "4.0", "abc1234"),
+        ("fqf", "1", "4.0", "abc1234"),
+    ]

@@ -1,0 +1,66 @@
+"""Learning curves: what is averaged, smoothed and cut."""
+
+import csv
+
+import numpy as np
+import pytest
+
+from fqf import cli
+from fqf.paper.curves import average, smoothed, usual_smooth
+from fqf.report.runs import load
+
+
+def rows_of(path):
+    with path.open() as file:
+        return list(csv.DictReader(file))
+
+
+def test_the_moving_average_looks_back():
+    np.testing.assert_allclose(smoothed(np.array([1.0, 3.0, 8.0, 4.0]), 2), [1, 2, 5.5, 6])
+    np.testing.assert_allclose(smoothed(np.array([1.0, 3.0, 8.0, 4.0]), 3), [1, 2, 4, 5])
+    np.testing.assert_allclose(smoothed(np.array([[1.0, 3.0, 8.0], [0.0, 0.0, 6.0]]), 9), [[1, 2, 4], [0, 0, 2]])
+    np.testing.assert_allclose(smoothed(np.array([5.0, -1.0]), 1), [5, -1])
+
+
+@pytest.mark.parametrize(("evaluations", "smooth"), [(11, 1), (39, 1), (40, 2), (200, 10), (1000, 10)])
+def test_the_papers_share_of_a_run(write_run, tmp_path, evaluations, smooth):
+    write_run("fqf", "minatar/breakout", 0, [0.0] * evaluations)
+    assert usual_smooth(load([tmp_path / "runs"])[0]) == smooth
+
+
+def test_seeds_are_averaged_as_far_as_all_go(write_run, tmp_path):
+    write_run("fqf", "minatar/breakout", 0, [0.0, 2.0, 4.0, 6.0, 8.0])
+    write_run("fqf", "minatar/breakout", 1, [2.0, 4.0, 9.0, 9.0, 9.0], finished=False)  # half of it: 0 to 150,000
+    runs, _ = load([tmp_path / "runs"])
+    curve = average(runs, 2)
+    np.testing.assert_array_equal(curve.steps, [0, 75_000, 150_000])
+    # Smoothed, the seeds are 0, 1, 3 and 2, 3, 6.5.
+    np.testing.assert_allclose(curve.mean, [1, 2, 4.75])
+    np.testing.assert_allclose(curve.low, [0, 1, 3])
+    np.testing.assert_allclose(curve.high, [2, 3, 6.5])
+
+
+def test_agents_are_chosen_by_name(write_run, tmp_path, capsys):
+    for seed, last in enumerate((4.0, 8.0)):
+        write_run("fqf", "atari/pong", seed, [-21.0, 2.0, last], steps=1_000_000)
+    write_run("dqn", "atari/pong", 0, [-21.0, 2.0, 1.0], steps=1_000_000)
+    write_run("dqn", "atari/alien", 0, [0.0, 200.0, 300.0], steps=1_000_000)
+    runs = ["--runs", str(tmp_path / "runs"), "--out", str(tmp_path / "paper")]
+    assert cli.main(["paper", "curves", *runs]) == 0
+    said = capsys.readouterr().out
+    assert "of 2 runs, mean and range of 2 seeds; not smoothed; no runs of iqn" in said
+    rows = rows_of(tmp_path / "paper" / "curves.csv")
+    assert [list(row.values()) for row in rows] == [
+        ["atari/pong", "fqf", "0", "0", "-21.0", "-21.0", "-21.0", "2"],
+        ["atari/pong", "fqf", "500000", "2000000", "2.0", "2.0", "2.0", "2"],
+        ["atari/pong", "fqf", "1000000", "4000000", "6.0", "4.0", "8.0", "2"],
+    ]
+    assert cli.main(["paper", "curves", *runs, "--agents", "dqn, fqf", "--smooth", "2"]) == 0
+    said = capsys.readouterr().out
+    assert "moving average of 2 evaluations, each with those before it" in said
+    assert "no run of fqf on atari/alien" in said
+    assert {row["agent"] for row in rows_of(tmp_path / "paper" / "curves.csv")} == {"dqn", "fqf"}
+    assert cli.main(["paper", "curves", *runs, "--agents", "fqq"]) == 2
+    assert capsys.readouterr().err == "fqf: agents is 'fqq', but the runs are of dqn, fqf\n"
+    assert cli.main(["paper", "curves", *runs, "--smooth", "0"]) == 2
+    assert capsys.readouterr().err == "fqf: smooth is 0, but must be at least 1\n"

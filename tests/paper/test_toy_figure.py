@@ -1,0 +1,81 @@
+"""The toy figure's numbers, of staircases made by hand; training on the law is tested elsewhere."""
+
+import csv
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from fqf.config import override, to_toml
+from fqf.laws import EXPONENTIAL
+from fqf.paper import toy
+from fqf.policy import Policy
+from fqf.presets import preset
+from fqf.results import Run
+from fqf.rundir import run_path
+from fqf.types import EnvironmentSpec
+
+EQUAL = (np.full(4, 0.25), EXPONENTIAL.quantile(np.array([0.125, 0.375, 0.625, 0.875])))
+
+
+def test_samples_are_of_the_law():
+    samples = toy.sampled_returns(4_000, 0)
+    assert samples.shape == (4_000,)
+    assert stats.kstest(samples, "expon").pvalue > 0.01
+    assert not np.array_equal(samples, toy.sampled_returns(4_000, 1))
+    # E|empirical - exact| falls as 1 / sqrt(n); at 4,000 it is about 0.016, and the midpoint rule adds less than 0.001.
+    assert 0.002 < toy.w1_to_law(EXPONENTIAL.quantile, samples) < 0.05
+
+
+def test_w1_to_samples_by_hand():
+    # Atoms 0 and 3 with probabilities 1/4 and 3/4; samples 0, 1, 2, 4. By quarters of the fractions: |0 - 0|, |3 - 1|,
+    # |3 - 2|, |3 - 4|, so (0 + 2 + 1 + 1) / 4.
+    w1 = toy.w1_to_samples(np.array([0.25, 0.75]), np.array([0.0, 3.0]), np.array([4.0, 0.0, 2.0, 1.0]))
+    assert w1 == pytest.approx(1.0)
+
+
+def test_w1_to_law_by_hand():
+    # Uniform[0, 2] in two steps has quantiles 0.5 and 1.5 in their middles: (|0.5 - 0| + |1.5 - 3|) / 2.
+    assert toy.w1_to_law(lambda tau: 2 * tau, np.array([3.0, 0.0])) == 1.0
+
+
+def test_the_data_behind_the_figure(tmp_path):
+    found = {"equal": EQUAL, "shifted": (EQUAL[0], EQUAL[1] + 10)}
+    for name in ("one", "other"):
+        toy.draw_toy(found, np.array([1.0, 2.0]), tmp_path / name)
+    with (tmp_path / "one" / "toy_w1.csv").open() as file:
+        rows = {row["agent"]: row for row in csv.DictReader(file)}
+    # Equal steps of the exponential law at N = 4: the sum of |integrals| telescopes over halves, with F = -ln(1 - t).
+    halves = np.arange(9) / 8
+    antiderivative = halves + np.append((1 - halves[:-1]) * np.log(1 - halves[:-1]), 0.0)
+    integrals = np.diff(antiderivative)
+    assert float(rows["equal"]["w1_exact"]) == pytest.approx(np.sum(integrals[1::2] - integrals[::2]), rel=1e-6)
+    # Where a staircase lies above the law, W1 is the difference of the means; the last step, at 10 + 2.08, does, but
+    # for a share of e^-12 of the fractions.
+    above = float(rows["shifted"]["mean"]) - 1
+    assert float(rows["shifted"]["w1_exact"]) == pytest.approx(above, abs=1e-4)
+    assert float(rows["shifted"]["w1_monte_carlo"]) == pytest.approx(float(rows["shifted"]["mean"]) - 1.5)
+    for suffix in ("png", "svg", "csv"):
+        assert (tmp_path / "one" / f"toy.{suffix}").read_bytes() == (tmp_path / "other" / f"toy.{suffix}").read_bytes()
+
+
+def test_every_agent_has_the_same_number_of_atoms():
+    for name, (agent, settings) in toy.agents(5).items():
+        assert 5 in settings.values(), (name, agent)
+
+
+def test_a_run_that_is_there_is_not_repeated(tmp_path, monkeypatch):
+    config = override(preset("fqf", toy.ENV), {"num_fractions": 3})
+    path = run_path(tmp_path / "runs", config)
+    path.mkdir(parents=True)
+    (path / "config.toml").write_text(to_toml(config))
+    (path / "summary.json").write_text("{}")
+    loaded, trained = (Policy(config, EnvironmentSpec(toy.ENV, (1,), np.dtype("float32"), 1), {}) for _ in range(2))
+    launched = []
+    monkeypatch.setattr(toy, "load", lambda path: loaded)
+    monkeypatch.setattr(toy, "launch", lambda config, how: launched.append(config) or [Run(path, trained, None, None)])
+    options = toy.Options(out=tmp_path)
+    assert toy.trained("fqf", {"num_fractions": 3}, options) is loaded
+    assert toy.trained("fqf", {"num_fractions": 3}, toy.Options(out=tmp_path, retrain=True)) is trained
+    assert toy.trained("fqf", {"num_fractions": 4}, options) is trained  # there is a run, but another
+    assert [config.algorithm.num_fractions for config in launched] == [3, 4]
