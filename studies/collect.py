@@ -31,10 +31,11 @@ def name_of(run: RunRecord, roots: list[Path]) -> tuple[str, str]:
     return (place, place.removesuffix(own).strip("/")) if f"/{place}".endswith(f"/{own}") else (own, "")
 
 
-def collect(roots: list[Path], out: Path) -> str:
-    runs, skipped = load(roots, complete)
+def collect(roots: list[Path], out: Path, only_finished: bool = False) -> str:
+    found, skipped = load(roots, complete)
     for each in skipped:
         print(f"left out {each.path}: {each.why}", file=sys.stderr)
+    runs = [run for run in found if run.finished or not only_finished]
     if not runs:
         raise UserError(f"no run to collect in {', '.join(map(str, roots))}")
     named = sorted(((*name_of(run, roots), run) for run in runs), key=lambda each: natural(each[0]))
@@ -52,9 +53,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", nargs="+", type=Path, help="directories of runs, or files that this study wrote")
     parser.add_argument("--out", type=Path, required=True, help="file to write, such as results/agents.csv")
+    parser.add_argument("--only-finished", action="store_true", help="leave out runs that are not finished")
     arguments = parser.parse_args()
     try:
-        print(collect(arguments.runs, arguments.out))
+        print(collect(arguments.runs, arguments.out, arguments.only_finished))
     except UserError as error:
         sys.exit(f"collect: {error}")
 

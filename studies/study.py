@@ -1,12 +1,13 @@
 """The study of agents and fractions: its data from runs, and its page from the data.
 
     for plan in agents n_sweep fractions moving targets; do
-      fqf suite studies/plans/$plan.toml --runs runs/study/$plan
+      fqf suite studies/plans/$plan.toml --runs runs/study/$plan --collected results/$plan.csv
+      .venv/bin/python studies/study.py --runs runs/study
     done
-    .venv/bin/python studies/study.py --runs runs/study
 
-It may be said at any time: what has finished by then is kept, as results/PLAN.csv (a row for every evaluation) and
-results/learning.csv (what was logged of fractions, every 20,000 steps). From these files, and nothing else, it writes
+It may be said at any time: what has finished by then is added to results/PLAN.csv (a row for every evaluation) and
+results/learning.csv (what was logged of fractions, every 20,000 steps). Their runs are not made again, so the study can
+go on where no run directory is left, on another day or machine. From these files, and nothing else, it writes
 docs/results/study_tables.md; without --runs only that.
 """
 
@@ -22,12 +23,13 @@ from collect import collect
 
 from fqf.presets import complete
 from fqf.report.analysis import make_section
-from fqf.report.groups import Cells
+from fqf.report.groups import Cells, natural
 from fqf.report.records import RunRecord
 from fqf.report.runs import load
 
 PLANS = ("agents", "n_sweep", "fractions", "moving", "targets")
 RESULTS, PAGE = Path("results"), Path("docs/results/study_tables.md")
+LEARNING = RESULTS / "learning.csv"
 LOGGED = ("fraction_entropy", "fraction_shift", "crossing_rate", "w1_gradient_norm", "q")
 EVERY_STEPS = 20_000
 COLLAPSED = 0.5
@@ -40,33 +42,45 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.runs:
         for plan in PLANS:
-            if any((arguments.runs / plan).rglob("evaluations.csv")):
-                print(collect([arguments.runs / plan], RESULTS / f"{plan}.csv"))
-        write_learning(arguments.runs)
+            if runs := finished_below(arguments.runs / plan):
+                keep(arguments.runs / plan, runs, plan)
     PAGE.write_text("\n".join(page()) + "\n")
     print(PAGE)
 
 
-# What was logged
+# What is kept
 
 
-def write_learning(runs: Path) -> None:
-    rows = []
-    for path in sorted(runs.rglob("metrics.jsonl")):
-        lines = [json.loads(line) for line in path.read_text().splitlines() if line.endswith("}")]
-        name = path.parent.relative_to(runs).as_posix()
-        for line in lines:
-            if line["step"] % EVERY_STEPS == 0 and "fraction_entropy" in line:
-                rows.append((name, line["step"], *(line[each] for each in LOGGED)))
-    with (RESULTS / "learning.csv").open("w", newline="") as file:
-        csv.writer(file, lineterminator="\n").writerows([("run", "step", *LOGGED), *rows])
+def finished_below(directory: Path) -> list[Path]:
+    return sorted(path.parent for path in directory.rglob("summary.json"))
+
+
+def keep(root: Path, runs: Sequence[Path], plan: str) -> None:
+    """Scores and what was logged of finished runs, beside those of runs that may be gone by now."""
+    scores = RESULTS / f"{plan}.csv"
+    print(collect([*([scores] if scores.is_file() else []), root], scores, only_finished=True))
+    learning = read_learning()
+    for run in runs:
+        name = f"{plan}/{run.relative_to(root).as_posix()}"
+        if name not in learning and (found := logged(run)):
+            learning[name] = found
+    with LEARNING.open("w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(("run", "step", *LOGGED))
+        for name in sorted(learning, key=natural):
+            writer.writerows((name, int(line["step"]), *(line[each] for each in LOGGED)) for line in learning[name])
+
+
+def logged(run: Path) -> list[dict[str, float]]:
+    lines = map(json.loads, (run / "metrics.jsonl").read_text().splitlines())
+    return [line for line in lines if line["step"] % EVERY_STEPS == 0 and "fraction_entropy" in line]
 
 
 def read_learning() -> dict[str, list[dict[str, float]]]:
     """By run, PLAN/VARIANT/AGENT/ENV/SEED, what was logged, in order."""
     found: dict[str, list[dict[str, float]]] = {}
-    if (path := RESULTS / "learning.csv").is_file():
-        with path.open(newline="") as file:
+    if LEARNING.is_file():
+        with LEARNING.open(newline="") as file:
             for row in csv.DictReader(file):
                 name = row.pop("run")
                 found.setdefault(name, []).append({key: float(value) for key, value in row.items()})

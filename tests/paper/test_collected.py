@@ -103,6 +103,13 @@ def test_the_run_that_got_farther_counts(write_run, collect, tmp_path):
     assert [(row["state"], row["score"]) for row in rows_of(file)] == [("finished", str(score)) for score in scores]
 
 
+def test_only_finished_runs_if_so_asked(write_run, collect, tmp_path):
+    write_run("fqf", "minatar/breakout", 0, SCORES)
+    write_run("fqf", "minatar/breakout", 1, SCORES, finished=False)
+    assert collect([tmp_path / "runs"], tmp_path / "a.csv", only_finished=True) == f"1 run in {tmp_path / 'a.csv'}"
+    assert {row["seed"] for row in rows_of(tmp_path / "a.csv")} == {"0"}
+
+
 def test_what_can_not_be_collected_is_named(write_run, collect, tmp_path, capsys):
     write_run("fqf", "minatar/breakout", 0, SCORES, runs=tmp_path / "runs" / "a")
     bad = write_run("fqf", "minatar/breakout", 1, SCORES, runs=tmp_path / "runs" / "a")

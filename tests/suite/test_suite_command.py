@@ -108,6 +108,53 @@ def suite(tmp_path, *more):
     return main(["suite", *GRID.split(), "--runs", str(tmp_path), *more])
 
 
+def scores_file(path, *runs, state="finished", seed=0, options='{"steps":4000}'):
+    """A file of collected scores as `studies/collect.py` writes them, of agents on CartPole."""
+    lines = ["run,state,agent,env,variant,seed,options,protocol,commit,step,score,episodes"]
+    for agent in runs:
+        said = options.replace('"', '""')
+        about = f'{agent}/classic.cartpole/seed{seed},{state},{agent},classic/cartpole,,{seed},"{said}",,abc1234'
+        lines += [f"{about},0,9.0,10", f"{about},4000,99.0,10"]
+    path.write_text("\n".join(lines) + "\n")
+    return str(path)
+
+
+def test_what_a_file_of_scores_has_is_not_run_again(pretend, tmp_path, capsys):
+    kept = scores_file(tmp_path / "kept.csv", "dqn", "fqf")
+    other = scores_file(tmp_path / "other.csv", "dqn", seed=1)
+    executor = pretend()
+    assert suite(tmp_path / "runs", "--collected", kept, other, "--jobs", str(tmp_path / "jobs.txt")) == 0
+    lines = (tmp_path / "jobs.txt").read_text().splitlines()
+    assert len(lines) == 1
+    assert "--agent fqf" in lines[0]
+    assert "--seed 1" in lines[0]
+    executor.runs = tmp_path / "runs"
+    assert suite(tmp_path / "runs", "--collected", kept, other) == 0
+    assert len(executor.orders) == 1
+    assert "3 of the plan's runs are in files of scores, and are not run again" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("unlike", [{"state": "unfinished"}, {"options": '{"steps":4000,"hidden":7}'}, {"seed": 5}])
+def test_only_the_same_finished_run_counts(unlike, pretend, tmp_path):
+    executor = pretend()
+    assert suite(tmp_path, "--collected", scores_file(tmp_path / "kept.csv", "dqn", **unlike)) == 0
+    assert len(executor.orders) == 4
+
+
+def test_a_grid_that_is_all_collected_starts_nothing(pretend, tmp_path, capsys):
+    executor = pretend()
+    kept = scores_file(tmp_path / "kept.csv", "dqn", "fqf"), scores_file(tmp_path / "more.csv", "dqn", "fqf", seed=1)
+    assert suite(tmp_path / "runs", "--collected", *kept) == 0
+    assert executor.orders == []
+    assert "all 4 runs of the plan are in files of scores" in capsys.readouterr().err
+
+
+def test_a_file_that_holds_no_scores_is_refused(tmp_path, capsys):
+    (tmp_path / "a.csv").write_text("a,b\n1,2\n")
+    assert suite(tmp_path, "--collected", str(tmp_path / "a.csv")) == 2
+    assert "is not a file of collected scores: it has no column run" in capsys.readouterr().err
+
+
 def test_a_suite_runs_what_is_left_and_reports_what_failed(pretend, tmp_path, capsys):
     failing = {
         "fqf/classic.cartpole/seed1": Outcome(1, "fqf: out of paper"),

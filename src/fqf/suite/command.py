@@ -23,7 +23,7 @@ from fqf.rundir import is_finished
 from fqf.signals import heeding_signals
 from fqf.suite.cluster import cluster, make_order, ray_executor
 from fqf.suite.estimate import costs, totals
-from fqf.suite.orders import frame_skip, job_line, refuse_other_runs, resolve, train_arguments
+from fqf.suite.orders import frame_skip, job_line, not_collected, refuse_other_runs, resolve, train_arguments
 from fqf.suite.plan import Plan, SuiteRun, expand, find_plan, make_plan, ready_made
 from fqf.suite.scheduler import Ended, Executor, schedule
 from fqf.suite.screen import Screen, cost_table, size_text, summary_line, table
@@ -61,6 +61,8 @@ class SuiteOptions:
     """GPUs of every run; half a one is 0.5."""
     retries: int | None = None
     """How often a run that failed is started again, from its last checkpoint."""
+    collected: tuple[Path, ...] = ()
+    """Files of collected scores, such as results/agents.csv; finished runs that they have are not run again."""
     address: str | None = None
     """Ray cluster to join, such as auto or 10.0.0.1:6379; if not given, Ray starts on this machine."""
     dry_run: bool = False
@@ -87,7 +89,9 @@ def suite(arguments: list[str]) -> None:
         return
     options: SuiteOptions = parse_options(SuiteOptions, "fqf suite", arguments)
     plan = read_plan(options)
-    configs = resolve(expand(plan), f"plan {plan.name}")
+    configs = without_collected(resolve(expand(plan), f"plan {plan.name}"), options)
+    if not configs:
+        return
     runs = options.runs.absolute()
     refuse_other_runs(configs, runs)
     if options.dry_run:
@@ -123,6 +127,15 @@ def read_option(text: str) -> tuple[str, Any]:
         return name.replace("-", "_"), tomllib.loads(f"x = {value}")["x"]
     except tomllib.TOMLDecodeError:
         return name.replace("-", "_"), value
+
+
+def without_collected(configs: Configs, options: SuiteOptions) -> Configs:
+    left = not_collected(configs, options.collected)
+    if there := len(configs) - len(left):
+        which = f"{there:,} of the plan's runs are" if left else f"all {there:,} runs of the plan are"
+        said = f"{which} in files of scores, and are not run again"
+        Console(stderr=True, quiet=options.quiet, soft_wrap=True).print(said, highlight=False)
+    return left
 
 
 def frames_of(configs: Configs) -> Callable[[SuiteRun], int]:

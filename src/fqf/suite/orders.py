@@ -1,16 +1,18 @@
 """What a run of a grid is in full: its config, the arguments of `fqf train` for it, and a line for a job queue."""
 
 import shlex
-from collections.abc import Mapping, Sequence
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from fqf.agents import check_names
-from fqf.config import RunConfig, check, flatten, override
+from fqf.config import RunConfig, check, flatten, override, to_toml
 from fqf.errors import UserError
 from fqf.options import refuse_without_effect
-from fqf.presets import preset
+from fqf.presets import complete, preset
+from fqf.report.collected import read_collected
 from fqf.rundir import is_run, other_options
 from fqf.suite.plan import SuiteRun
 from fqf.train import Launch, check_launch
@@ -51,6 +53,16 @@ def refuse_other_runs(configs: Mapping[SuiteRun, RunConfig[Any, Any]], runs: Pat
             raise UserError(
                 f"{path} holds a run with other options than the plan's: {difference}; choose another --runs"
             )
+
+
+def not_collected(
+    configs: Mapping[SuiteRun, RunConfig[Any, Any]], files: Iterable[Path]
+) -> dict[SuiteRun, RunConfig[Any, Any]]:
+    """What is left of a grid when the finished runs of some files of collected scores are taken out. A run is its
+    config, so it does not matter where it was, or whether its directory is still there."""
+    records = [record for file in files for record in read_collected(file, complete)[0] if record.finished]
+    there = [record.config for record in records]
+    return {run: config for run, config in configs.items() if tomllib.loads(to_toml(config)) not in there}
 
 
 def train_arguments(run: SuiteRun, runs: Path) -> list[str]:
