@@ -1,13 +1,13 @@
 """The study of agents and fractions: its data from runs, and its page from the data.
 
-    for plan in agents n_sweep fractions moving targets; do
+    for plan in agents n_sweep fractions moving laws targets; do
       fqf suite studies/plans/$plan.toml --runs runs/study/$plan --collected results/$plan.csv
       .venv/bin/python studies/study.py --runs runs/study
     done
 
 It may be said at any time: what has finished by then is added to results/PLAN.csv (a row for every evaluation) and
-results/learning.csv (what was logged of fractions, every 20,000 steps). Their runs are not made again, so the study can
-go on where no run directory is left, on another day or machine. From these files, and nothing else, it writes
+results/learning.csv (what was logged of fractions, after every tenth of a run). Their runs are not made again, so the
+study can go on where no run directory is left, on another day or machine. From these files, and nothing else, it writes
 docs/results/study_tables.md; without --runs only that.
 """
 
@@ -27,11 +27,10 @@ from fqf.report.groups import Cells, natural
 from fqf.report.records import RunRecord
 from fqf.report.runs import load
 
-PLANS = ("agents", "n_sweep", "fractions", "moving", "targets")
+PLANS = ("agents", "n_sweep", "fractions", "moving", "laws", "targets")
 RESULTS, PAGE = Path("results"), Path("docs/results/study_tables.md")
 LEARNING = RESULTS / "learning.csv"
-LOGGED = ("fraction_entropy", "fraction_shift", "crossing_rate", "w1_gradient_norm", "q")
-EVERY_STEPS = 20_000
+LOGGED = ("fraction_entropy", "fraction_shift", "crossing_rate", "w1_estimate", "w1_gradient_norm", "q")
 COLLAPSED = 0.5
 """A run's fractions have collapsed where their mean entropy falls below so much of that of uniform ones."""
 
@@ -72,8 +71,14 @@ def keep(root: Path, runs: Sequence[Path], plan: str) -> None:
 
 
 def logged(run: Path) -> list[dict[str, float]]:
-    lines = map(json.loads, (run / "metrics.jsonl").read_text().splitlines())
-    return [line for line in lines if line["step"] % EVERY_STEPS == 0 and "fraction_entropy" in line]
+    """The first line after every tenth of the run."""
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    tenths = [10 * line["step"] // lines[-1]["step"] for line in lines]
+    return [
+        line
+        for line, tenth, before in zip(lines, tenths, [0, *tenths], strict=False)
+        if tenth > before and "fraction_entropy" in line
+    ]
 
 
 def read_learning() -> dict[str, list[dict[str, float]]]:
@@ -197,8 +202,8 @@ def table_of_fractions() -> Iterable[str]:
     kinds: dict[str, list[list[dict[str, float]]]] = {}
     for name, lines in read_learning().items():
         kinds.setdefault(name.rpartition("/")[0], []).append(lines)
-    yield "| runs | seeds | steps | entropy (uniform is 1) | distance from uniform | crossing | W1 gradient |"
-    yield "|---|---|---|---|---|---|---|"
+    yield "| runs | seeds | steps | entropy (uniform: 1) | distance from uniform | crossing | W1 | its gradient |"
+    yield "|---|---|---|---|---|---|---|---|"
     for name, runs in sorted(kinds.items()):
         first, last = ([lines[index] for lines in runs] for index in (0, -1))
         yield (
@@ -209,6 +214,7 @@ def table_of_fractions() -> Iterable[str]:
                     ("fraction_entropy", 3),
                     ("fraction_shift", 3),
                     ("crossing_rate", 3),
+                    ("w1_estimate", 3),
                     ("w1_gradient_norm", 1),
                 )
             )

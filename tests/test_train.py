@@ -67,7 +67,9 @@ def test_metrics_are_learned_quantities_and_timing_is_elsewhere(run):
         "fraction_entropy",
         "fraction_shift",
     }
-    assert wanted | {"crossing_rate", "w1_gradient_norm", "gradient_norm", "updates", "episodes"} <= set(rows[-1])
+    assert wanted | {"crossing_rate", "w1_estimate", "w1_gradient_norm", "gradient_norm", "updates", "episodes"} <= set(
+        rows[-1]
+    )
     timing = [json.loads(line) for line in (run.path / "timing.jsonl").read_text().splitlines()]
     assert [row["step"] for row in timing] == [100, 200, 300, 400]
     assert all(row["steps_per_second"] > 0 for row in timing)

@@ -309,11 +309,13 @@ def test_metrics_say_what_they_promise(networks):
     np.testing.assert_allclose(metrics["fraction_entropy"], -np.sum(widths * np.log(widths), axis=1).mean(), rtol=1e-4)
     shift = np.max(np.abs(taus - np.arange(4) / 3), axis=1).mean()
     np.testing.assert_allclose(metrics["fraction_shift"], shift, rtol=1e-4)
-    values = np.array(
-        [
-            [online.quantile(o, tau)[a] for tau in (t[1:] + t[:-1]) / 2]
-            for o, a, t in zip(np.asarray(BATCH.observation, np.float64), np.asarray(BATCH.action), taus, strict=True)
-        ]
-    )
+
+    def asked(fractions):
+        rows = zip(np.asarray(BATCH.observation, np.float64), np.asarray(BATCH.action), fractions, strict=True)
+        return np.array([[online.quantile(o, tau)[a] for tau in each] for o, a, each in rows])
+
+    values, inner = asked((taus[:, 1:] + taus[:, :-1]) / 2), asked(taus[:, 1:-1])
     np.testing.assert_allclose(metrics["crossing_rate"], np.mean(np.diff(values, axis=1) < 0), rtol=1e-6)
+    halves = widths[:, :-1] * np.abs(inner - values[:, :-1]) + widths[:, 1:] * np.abs(values[:, 1:] - inner)
+    np.testing.assert_allclose(metrics["w1_estimate"], np.sum(halves, axis=1).mean() / 4, rtol=1e-4)
     np.testing.assert_allclose(metrics["q"], np.sum(widths * values, axis=1).mean(), rtol=1e-4)

@@ -6,7 +6,7 @@ from reference.naive_losses import central_differences, naive_entropy
 from scipy.special import ndtri
 
 from fqf.laws import w1_of_fractions
-from fqf.losses.fraction import entropy, pull_back, w1_gradient
+from fqf.losses.fraction import entropy, pull_back, w1_estimate, w1_gradient
 
 INNER = np.array([0.1, 0.35, 0.7])
 
@@ -132,3 +132,20 @@ def test_zero_width_has_no_entropy_and_a_finite_gradient():
     gradient = jax.grad(entropy)(widths)
     assert np.isfinite(gradient).all()
     np.testing.assert_allclose(gradient[1:], -1 - np.log([0.25, 0.75]), rtol=1e-5)
+
+
+def test_w1_estimate_is_the_area_between_staircase_and_polyline():
+    # F through (.25, 1) (.5, 4) (.65, 5) (.8, 2), widths .5, .3, .2, so that .5 and .8 are edges.
+    # Triangles: .25 * 3 / 2 + .15 * 1 / 2 + .15 * 3 / 2 + .1 * 7 / 2 = .375 + .075 + .225 + .35
+    widths, quantiles, edges = jnp.array([0.5, 0.3, 0.2]), jnp.array([1.0, 5.0, 9.0]), jnp.array([4.0, 2.0])
+    np.testing.assert_allclose(w1_estimate(widths, quantiles, edges), 0.375 + 0.075 + 0.225 + 0.35, rtol=1e-6)
+
+
+def test_w1_estimate_of_a_line_is_its_w1_without_the_outermost_half_steps():
+    """A Uniform[0, 2] law and unequal fractions: steps of width w have W1 2 (w / 2)^2."""
+    taus = np.array([0.0, 0.1, 0.4, 0.55, 1.0])
+    widths, middles = np.diff(taus), (taus[1:] + taus[:-1]) / 2
+    outermost = (widths[0] / 2) ** 2 + (widths[-1] / 2) ** 2
+    expected = w1_of_fractions(lambda tau: 2 * np.asarray(tau), taus) - outermost
+    found = w1_estimate(jnp.array(widths), jnp.array(2 * middles), jnp.array(2 * taus[1:-1]))
+    np.testing.assert_allclose(found, expected, rtol=1e-5)

@@ -28,20 +28,20 @@ def study(monkeypatch, tmp_path):
 
 
 def log(run, steps, shift):
-    names = ("fraction_entropy", "fraction_shift", "crossing_rate", "w1_gradient_norm", "q")
+    names = ("fraction_entropy", "fraction_shift", "crossing_rate", "w1_estimate", "w1_gradient_norm", "q")
     lines = [{"step": step, **dict.fromkeys(names, 1.5), "fraction_shift": shift} for step in steps]
     (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
 def test_the_study_goes_on_where_its_runs_are_gone(study, write_run, tmp_path):
     agents, fractions = tmp_path / "runs" / "agents", tmp_path / "runs" / "fractions"
-    log(write_run("fqf", "minatar/breakout", 0, [0.5, 2.0, 4.0], runs=agents), (20_000, 30_000, 40_000), 0.25)
+    log(write_run("fqf", "minatar/breakout", 0, [0.5, 2.0, 4.0], runs=agents), (20_000, 30_000, 31_000, 200_000), 0.25)
     log(write_run("fqf", "minatar/breakout", 1, [0.5, 2.0, 4.0], runs=agents, finished=False), (20_000,), 0.5)
     assert "| `fqf` | 4.0, 1 |" in study("--runs", "runs")
     kept = Path("results/learning.csv").read_text().splitlines()
     assert [line.split(",")[:2] for line in kept[1:]] == [
         ["agents/fqf/minatar.breakout/seed0", "20000"],
-        ["agents/fqf/minatar.breakout/seed0", "40000"],
+        ["agents/fqf/minatar.breakout/seed0", "200000"],
     ]
     shutil.rmtree(agents)
     log(write_run("fqf", "minatar/breakout", 1, [0.5, 2.0, 6.0], runs=agents), (20_000,), 0.75)
@@ -49,7 +49,7 @@ def test_the_study_goes_on_where_its_runs_are_gone(study, write_run, tmp_path):
     page = study("--runs", "runs")
     assert "| `fqf` | 5.0 (4.0 to 6.0), 2 |" in page
     assert "| random | 9.0, 1 | 9.0 |" in page
-    assert "| agents/fqf/minatar.breakout | 2 | 20,000 to 30,000 |" in page  # 20,000 and 20,000; 40,000 and 20,000
+    assert "| agents/fqf/minatar.breakout | 2 | 20,000 to 110,000 |" in page  # 20,000 and 20,000; 200,000 and 20,000
     before = {path: path.read_bytes() for path in Path("results").iterdir()}
     assert study("--runs", "runs") == page
     shutil.rmtree("runs")

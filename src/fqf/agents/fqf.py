@@ -121,7 +121,7 @@ def make_fqf(setting: Setting, config: FQFConfig) -> Agent:
         entropies = jax.vmap(entropy)(fractions.widths)
 
         metrics = {"quantile_loss": jnp.mean(quantile_loss), "fraction_loss": jnp.mean(fraction_loss)}
-        metrics |= describe(current, quantiles, gradient)
+        metrics |= describe(current, quantiles, edge_quantiles)
         td_errors = jnp.mean(jnp.abs(targets[:, None, :] - values[:, :, None]), axis=(1, 2))
         return LossOutput(quantile_loss + fraction_loss - config.entropy_coefficient * entropies, td_errors, metrics)
 

@@ -127,7 +127,7 @@ def make_fqf_rainbow(setting: Setting, config: FQFRainbowConfig) -> Agent:
         gradient = jax.vmap(w1_gradient)(edge_quantiles, quantiles)
         fraction_loss = jax.vmap(pull_back)(gradient, fractions.taus)
         metrics = {"quantile_loss": jnp.mean(quantile_loss), "fraction_loss": jnp.mean(fraction_loss)}
-        metrics |= describe(current, quantiles, gradient)
+        metrics |= describe(current, quantiles, edge_quantiles)
         errors = jnp.mean(jnp.abs(targets[:, None, :] - values[:, :, None]), axis=(1, 2))
         return LossOutput(quantile_loss + fraction_loss, errors, metrics)
 

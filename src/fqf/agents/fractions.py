@@ -7,7 +7,7 @@ from jaxtyping import Array, Float
 
 from fqf.agents.agent import Optimization
 from fqf.agents.optimizers import centred_rmsprop
-from fqf.losses.fraction import entropy
+from fqf.losses.fraction import entropy, w1_estimate, w1_gradient
 from fqf.networks.fractions import Fractions, shift
 
 
@@ -24,13 +24,15 @@ def make_optimizer(
 
 
 def describe(
-    fractions: Fractions, quantiles: Float[Array, "B N"], gradient: Float[Array, "B inner"]
+    fractions: Fractions, quantiles: Float[Array, "B N"], edge_quantiles: Float[Array, "B inner"]
 ) -> dict[str, Float[Array, ""]]:
-    """Whether fractions move, collapse or run away; `quantiles` are those of the taken actions at the midpoints."""
+    """Whether fractions move, collapse or run away; F of the taken actions at the midpoints and at the inner edges."""
+    gradient = jax.vmap(w1_gradient)(edge_quantiles, quantiles)
     return {
         "q": jnp.mean(jnp.sum(fractions.widths * quantiles, axis=1)),
         "fraction_entropy": jnp.mean(jax.vmap(entropy)(fractions.widths)),
         "fraction_shift": jnp.mean(shift(fractions)),
         "crossing_rate": jnp.sum(jnp.diff(quantiles, axis=1) < 0) / max(1, quantiles.size - len(quantiles)),
+        "w1_estimate": jnp.mean(jax.vmap(w1_estimate)(fractions.widths, quantiles, edge_quantiles)),
         "w1_gradient_norm": jnp.mean(jnp.linalg.norm(gradient, axis=1)),
     }
