@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import pytest
@@ -325,6 +326,21 @@ def test_without_ray_one_line_says_what_to_install(tmp_path, capsys, monkeypatch
     assert suite(tmp_path) == 2
     line = capsys.readouterr().err.splitlines()[-1]
     assert line == "fqf: a suite needs Ray: pip install 'fqf[cluster]' (or use --jobs, which does not)"
+
+
+def test_a_ray_that_does_not_start_is_told_in_one_line_and_nothing_of_it_is_left(tmp_path, capsys, monkeypatch):
+    """On a machine that is too busy Ray gives up with a bare Exception."""
+    ended = []
+
+    def init(*arguments, **options):
+        raise Exception("The current node timed out\nduring startup.")
+
+    standin = types.SimpleNamespace(init=init, shutdown=lambda: ended.append(True))
+    monkeypatch.setitem(sys.modules, "ray", standin)
+    assert suite(tmp_path) == 2
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert line == "fqf: Ray did not start on this machine: The current node timed out during startup."
+    assert ended == [True]
 
 
 def test_ray_comes_in_only_for_a_suite():

@@ -46,7 +46,8 @@ def cluster(address: str | None) -> Iterator[Any]:
             ray.init("local", num_cpus=cores, include_dashboard=False, object_store_memory=STORE_BYTES, **quiet)
         else:
             ray.init(address, **quiet)
-    except (ConnectionError, ValueError, RuntimeError) as error:
+    except Exception as error:  # where a busy machine is too slow for Ray, it raises just that
+        ray.shutdown()
         where = f"no Ray cluster at {address}" if address else "Ray did not start on this machine"
         raise UserError(f"{where}: {' '.join(str(error).split())}") from None
     try:
