@@ -69,12 +69,12 @@ def study(seeds: int, slots: int, in_processes: bool, work: Path) -> None:
         path, text = work / run.id, to_toml(configs[run])
         if not in_processes:
             arguments = ["-m", "fqf.cli", *train_arguments(run, work)]
-            return make_order(run, arguments, work, directory, 1) | {"config": text}
+            return make_order(run, arguments, work, directory, Resources()) | {"config": text}
         code = (
             "import pathlib, sys; path = pathlib.Path(sys.argv[1]); path.mkdir(parents=True, exist_ok=True);"
             "(path / 'config.toml').write_text(sys.argv[2]); (path / 'summary.json').write_text('{}')"
         )
-        return make_order(run, ["-S", "-c", code, str(path), text], work, directory, 1)
+        return make_order(run, ["-S", "-c", code, str(path), text], work, directory, Resources())
 
     for name in ("first half", "second half, after a stop"):
         start, first = time.perf_counter(), 0.0

@@ -157,6 +157,17 @@ def test_a_tracker_that_fails_is_named_once_and_tried_again_later(calls, tmp_pat
     assert [call["step"] for call in calls("log")] == [10, 10, 20, 30, 40]
 
 
+def test_a_tracker_that_failed_shortly_before_the_end_is_asked_once_more(calls, tmp_path, monkeypatch):
+    path = make_run(tmp_path)
+    write_logs(path, [10, 20, 30])
+    monkeypatch.setenv("TRACKER_BREAKS_ONCE_AT", "20")
+    with Progress("title", 1, quiet=True) as progress, tracked("wandb", [path], progress):
+        wait_for(lambda: calls("failed"))  # it would be asked again in a minute
+        write_logs(path, [10, 20, 30, 40])
+    assert [call["step"] for call in calls("log")] == [10, 20, 30]
+    assert len(calls("finish")) == 1
+
+
 def test_a_tracker_that_hangs_is_left_behind(calls, tmp_path, monkeypatch, capfd):
     path = make_run(tmp_path)
     write_logs(path, [10, 20])

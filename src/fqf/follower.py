@@ -85,10 +85,11 @@ class Followed:
         self._seen: list[tuple[int, int]] = []
         self._not_before = 0.0
 
-    def pass_on(self, gone: threading.Event) -> None:
-        """Everything that is new and complete, unless the training process is gone: another may follow this run now."""
+    def pass_on(self, gone: threading.Event, last: bool) -> None:
+        """Everything that is new and complete, unless the training process is gone: another may follow this run now.
+        A tracker that failed is left alone for a while, but the last time it is asked again: there is no later."""
         seen = [stamp(self._path / name) for name in LOGS]
-        if seen == self._seen or gone.is_set() or time.monotonic() < self._not_before:
+        if seen == self._seen or gone.is_set() or (time.monotonic() < self._not_before and not last):
             return
         ended = (self._path / "summary.json").is_file()
         rows = read_rows(self._path)
@@ -201,7 +202,7 @@ def follow(tracker: str, seconds: float, paths: list[Path], tell: Callable[[str]
         last = over.wait(seconds)
         for run in runs:
             try:
-                run.pass_on(gone)
+                run.pass_on(gone, last)
                 if last:
                     run.finish()
             except (Exception, SystemExit) as error:

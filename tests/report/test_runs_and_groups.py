@@ -94,6 +94,16 @@ def backwards(path):
     (path / "evaluations.csv").write_text(text.replace("300000,", "1000,"))
 
 
+def no_steps(path):
+    text = (path / "config.toml").read_text()
+    (path / "config.toml").write_text(text.replace("steps = 300000", "steps = 0", 1))
+
+
+def with_a_date(path):
+    text = (path / "config.toml").read_text()
+    (path / "config.toml").write_text(f"when = 2020-01-01\n{text}")
+
+
 def binary(path):
     (path / "evaluations.csv").write_bytes(b"\xff\xfe\n\x00" * 9)
 
@@ -105,6 +115,8 @@ def binary(path):
         (break_names, "config.toml has no seed"),
         (half_summary, "summary.json is half-written or damaged"),
         (strange_summary, "summary.json is not a run's"),
+        (no_steps, "config.toml is not a run's"),
+        (with_a_date, "config.toml is not a run's"),
         (no_config, "config.toml can't be read: No such file or directory"),
         (no_scores, "evaluations.csv can't be read: No such file or directory"),
         (only_untrained, "no score of a trained policy"),

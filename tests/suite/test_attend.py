@@ -55,7 +55,7 @@ def test_the_environment_is_the_nodes_and_what_was_ordered(order, monkeypatch):
 
 def test_a_directory_that_the_node_does_not_see_is_named(order, tmp_path):
     told = attend.attend(order("", shared=str(tmp_path / "elsewhere")))
-    assert told["code"] == 2
+    assert (told["code"], told["unfit"]) == (None, True)
     assert f"does not see {tmp_path / 'elsewhere'}: it must be shared" in told["message"]
 
 
@@ -142,7 +142,9 @@ def test_a_process_whose_parent_is_gone_before_it_begins_does_not_begin(tmp_path
     assert (answer.returncode, answer.stdout) == (1, "")
 
 
-def test_an_interrupt_is_passed_on_once_so_that_a_run_can_save(order, tmp_path):
+@pytest.mark.parametrize("before", ["default_int_handler", "SIG_IGN"])
+def test_an_interrupt_is_passed_on_once_so_that_a_run_can_save(order, tmp_path, before):
+    """Also where the worker ignores them, as all do that a script has started in the background."""
     code = (
         "import signal, sys, time\n"
         "def save(*_):\n"
@@ -150,17 +152,23 @@ def test_an_interrupt_is_passed_on_once_so_that_a_run_can_save(order, tmp_path):
         "signal.signal(signal.SIGTERM, save); open('ready', 'w').close(); time.sleep(60)"
     )
     interrupt = """
-import os, signal, threading, time
+import _thread, os, signal, threading, time
 def interrupt():
     while not os.path.exists("ready"):
         time.sleep(0.02)
     for _ in range(2):
         time.sleep(0.6)
-        os.kill(os.getpid(), signal.SIGINT)
-signal.signal(signal.SIGINT, signal.default_int_handler)
+        _thread.interrupt_main()  # as Ray does
+signal.signal(signal.SIGINT, signal.BEFORE)
 threading.Thread(target=interrupt, daemon=True).start()
 """
-    command = [sys.executable, "-c", interrupt + PARENT, attend.__file__, json.dumps(order(code))]
+    command = [
+        sys.executable,
+        "-c",
+        interrupt.replace("BEFORE", before) + PARENT,
+        attend.__file__,
+        json.dumps(order(code)),
+    ]
     answer = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=60)
     assert answer.stdout == "143\n", answer.stderr
 

@@ -150,7 +150,7 @@ def test_a_killed_worker_is_replaced_and_a_failed_process_retried(nodes, tmp_pat
     told: list[Ended] = []
 
     def order(run):
-        return make_order(run, ["-S", "-c", DIES_ONCE, str(tmp_path / str(run.seed))], tmp_path, tmp_path, 1)
+        return make_order(run, ["-S", "-c", DIES_ONCE, str(tmp_path / str(run.seed))], tmp_path, tmp_path, Resources())
 
     task = inspect.unwrap(make_task())  # the checks of types that tests add can't be sent
     with cluster(nodes.address) as ray:
@@ -176,12 +176,14 @@ def calm(nodes, tmp_path_factory) -> dict[str, dict[str, str]]:
 
 
 @pytest.mark.slow
-def test_a_killed_run_is_started_again(nodes, calm, tmp_path):
+@pytest.mark.parametrize("victim", ["run", "worker"])
+def test_a_killed_run_or_worker_is_replaced(nodes, calm, tmp_path, victim):
     process = start(tmp_path / "runs", nodes)
     (run, *_) = wait_until(saved(tmp_path / "runs"), process)
-    os.kill(holder(run), signal.SIGKILL)
+    os.kill(holder(run) if victim == "run" else ancestors(holder(run))[0], signal.SIGKILL)
     messages = finish(process)
     assert "starts again after attempt 1" in messages
+    assert ("its worker was lost" in messages) == (victim == "worker")
     assert digests(tmp_path / "runs") == calm
 
 

@@ -1,7 +1,5 @@
 """The loop that decides what runs next, over an executor without any process in it."""
 
-import pytest
-
 from fqf.suite.plan import SuiteRun
 from fqf.suite.scheduler import LOSSES, Attempts, Executor, Outcome, judge, schedule
 
@@ -83,10 +81,16 @@ def test_without_retries_a_failure_is_final():
     assert fake.run(retries=0) == {"finished": 4, "failed": 1}
 
 
-@pytest.mark.parametrize(("code", "verdict"), [(2, "failed"), (3, "diverged")])
-def test_what_would_fail_again_in_the_same_way_is_not_tried_again(code, verdict):
-    fake = Fake({1: [Outcome(code), OK]})
-    assert fake.run() == {"finished": 4, verdict: 1}
+def test_a_run_that_diverges_would_do_so_again_and_is_not_tried_again():
+    fake = Fake({1: [Outcome(3), OK]})
+    assert fake.run() == {"finished": 4, "diverged": 1}
+
+
+def test_a_run_that_refused_to_start_is_tried_again():
+    """Memory that was short, or a directory that could not be read, may be there the next time."""
+    fake = Fake({1: [Outcome(2), OK], 2: [Outcome(2)]})
+    assert fake.run(retries=1) == {"finished": 4, "failed": 1}
+    assert (verdicts(fake, 1), verdicts(fake, 2)) == (["again", "finished"], ["again", "failed"])
 
 
 def test_a_directory_in_use_is_reported_and_left_alone():

@@ -17,7 +17,7 @@ from fqf.config import to_toml
 from fqf.errors import UserError
 from fqf.options import read_train_options
 from fqf.suite import command
-from fqf.suite.cluster import environment_to_send, refuse_larger_than_any_node, refuse_unreachable, room
+from fqf.suite.cluster import devices, environment_to_send, refuse_larger_than_any_node, refuse_unreachable, room
 from fqf.suite.orders import job_line, option_flags, resolve
 from fqf.suite.plan import SuiteRun, find_plan
 from fqf.suite.scheduler import Executor, Outcome
@@ -39,6 +39,10 @@ GRID = "--agents dqn,fqf --envs classic/cartpole --seeds 2 --steps 4_000"
         ("suite smoke --options hiden=3", "unknown key 'hiden' in plan smoke; did you mean 'hidden'?"),
         ("suite smoke --sedes 3", "unknown option --sedes; did you mean '--seeds'?"),
         ("suite smoke --cpus 0", "cpus is 0, but must be a whole number, at least 1"),
+        (
+            "suite fractions --options fractions=random",
+            "--options fractions would do nothing where variants.proposed in",
+        ),
         ("suite status smok", "unknown plan 'smok'; did you mean 'smoke'?"),
         ("suite smoke --jobs .", "can't write jobs into .: name a file in a directory that is there, such as jobs.txt"),
         ("suite smoke --jobs nowhere/jobs.txt", "can't write jobs into nowhere/jobs.txt: name a file in a directory"),
@@ -154,6 +158,9 @@ def test_a_file_that_holds_no_scores_is_refused(tmp_path, capsys):
     (tmp_path / "a.csv").write_text("a,b\n1,2\n")
     assert suite(tmp_path, "--collected", str(tmp_path / "a.csv")) == 2
     assert "is not a file of collected scores: it has no column run" in capsys.readouterr().err
+    damaged = scores_file(tmp_path / "b.csv", "dqn", options="[]")
+    assert suite(tmp_path, "--collected", damaged) == 2
+    assert f"{damaged}/dqn/classic.cartpole/seed0: a row is damaged" in capsys.readouterr().err
 
 
 def test_a_suite_runs_what_is_left_and_reports_what_failed(pretend, tmp_path, capsys):
@@ -318,6 +325,36 @@ def test_flags_are_as_train_takes_them():
     assert "--runs /runs/wide" in job_line(run, Path("/runs"), ["fqf"])
 
 
+def test_a_node_that_can_run_nothing_ends_the_suite_and_does_not_use_up_its_runs(pretend, tmp_path, capsys):
+    executor = pretend({"dqn/classic.cartpole/seed0": Outcome(None, "moon does not see /runs", unfit=True)})
+    assert suite(tmp_path) == 2
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said.startswith("fqf: moon does not see /runs; the runs of other nodes were saved and stopped; once it is")
+    assert len(executor.orders) == 2  # both that were in flight; nobody new
+    executor.outcomes.clear()
+    assert suite(tmp_path) == 0
+
+
+def test_options_of_all_do_not_hide_behind_those_of_one(tmp_path, capsys):
+    plan = tmp_path / "plan.toml"
+    head = 'agents = ["dqn", "fqf"]\nenvs = ["classic/cartpole", "minatar/breakout"]\nseeds = 1\nsteps = 9_000\n'
+    plan.write_text(f"{head}[options.fqf]\nhidden = 7\n")
+    assert main(["suite", str(plan), "--options", "hidden=8", "--dry-run"]) == 2
+    assert f"--options hidden would do nothing where options.fqf in plan {plan} sets it" in capsys.readouterr().err
+    plan.write_text(f"options = 3\n{head}")
+    assert main(["suite", str(plan), "--options", "hidden=8", "--dry-run"]) == 2
+    assert capsys.readouterr().err == "fqf: options is 3, but must be a table\n"
+
+
+def test_a_plan_may_name_an_environment_that_flags_have_left_out(tmp_path):
+    plan = tmp_path / "plan.toml"
+    head = 'agents = ["dqn"]\nenvs = ["classic/cartpole", "minatar/breakout"]\nseeds = 1\nsteps = 9_000\n'
+    plan.write_text(f'{head}[options."minatar/breakout"]\nhidden = 7\n')
+    arguments = ["suite", str(plan), "--envs", "classic/cartpole", "--jobs", str(tmp_path / "jobs.txt")]
+    assert main([*arguments, "--runs", str(tmp_path)]) == 0
+    assert "hidden" not in (tmp_path / "jobs.txt").read_text()
+
+
 # Ray, as far as that goes without it
 
 
@@ -374,6 +411,12 @@ def test_a_demand_that_no_node_meets_is_refused_and_not_waited_for(demand, words
     with pytest.raises(UserError) as error:
         refuse_larger_than_any_node(nodes, demand)
     assert words in str(error.value)
+
+
+def test_runs_keep_off_gpus_that_they_did_not_ask_for_and_share_one_fairly():
+    assert devices(0.0) == {"JAX_PLATFORMS": "cpu"}
+    assert devices(0.5) == {"XLA_PYTHON_CLIENT_MEM_FRACTION": "0.450"}
+    assert devices(1.0) == devices(2.0) == {}
 
 
 def test_what_is_sent_to_other_machines(monkeypatch, tmp_path):

@@ -126,7 +126,7 @@ def test_hours_follow_from_the_speeds_of_runs_that_are_there(tmp_path):
     write_run(tmp_path, runs[1], 36_000, 72.0, 1.0)
     configs = resolve(runs, "x")
     statuses = {run: examine(run, tmp_path, None) for run in runs}
-    (cost,) = costs(configs, statuses, tmp_path, 2)
+    (cost,) = costs(configs, statuses, tmp_path, Resources(cpus=2))
     assert cost.rate == Rate(750.0, 2, f"2 of the runs in {tmp_path}")
     assert cost.hours == pytest.approx(192 / 3600)
     assert cost.kept_bytes == sum(file.stat().st_size for file in (tmp_path / runs[0].id).iterdir())
@@ -145,6 +145,23 @@ def test_a_speed_that_nobody_has_measured_is_unknown():
     elsewhere = packaged(SuiteRun("fqf", "minatar/asterix", 0, 9), preset("fqf", "minatar/asterix"))
     assert elsewhere is not None
     assert elsewhere.source.startswith("on minatar/breakout; ")
+
+
+def test_the_tables_speeds_are_of_so_many_cores_and_of_no_gpu(tmp_path):
+    said = {"agents": "dqn", "envs": "minatar/breakout", "seeds": 1, "steps": 300_000}
+    runs = expand(make_plan("x", said, "x"))
+    configs, statuses = resolve(runs, "x"), {run: examine(run, tmp_path, None) for run in runs}
+    table = packaged(runs[0], configs[runs[0]])
+    assert table is not None
+    assert table.cpus == 2
+    one, two, four = (costs(configs, statuses, tmp_path, Resources(cpus=cpus))[0] for cpus in (1, 2, 4))
+    assert two.rate == four.rate == table
+    assert one.rate == Rate(table.frames_per_second / 2, 1, f"in proportion to its 2 cores: {table.source}")
+    assert one.hours == pytest.approx(2 * two.hours)
+    assert four.hours == two.hours
+    hours = [totals([cost], Resources(cpus=cpus))[0] for cost, cpus in ((one, 1), (two, 2), (four, 4))]
+    assert hours == pytest.approx([2 * two.hours, 2 * two.hours, 4 * two.hours])
+    assert costs(configs, statuses, tmp_path, Resources(gpus=1.0))[0].rate is None
 
 
 def test_unknown_runs_are_counted_and_not_guessed():

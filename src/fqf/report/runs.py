@@ -90,7 +90,9 @@ def read_config(path: Path) -> dict[str, Any]:
     for name, kind in kinds.items():
         if type(config.get(name)) is not kind:
             raise Unreadable(f"config.toml has no {name}")
-    if type(config.get("frame_skip", 1)) is not int or "/" not in config["env"]:
+    counts = (config["steps"], config.get("frame_skip", 1))
+    plain = all(isinstance(value, str | int | float | list) for value in config.values())
+    if not plain or any(type(count) is not int or count < 1 for count in counts) or "/" not in config["env"]:
         raise Unreadable("config.toml is not a run's")
     return config
 

@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -26,10 +27,11 @@ PR_SET_PDEATHSIG = 1
 
 def attend(order: dict[str, Any]) -> dict[str, Any]:
     """Start what is ordered, wait for its end, and tell of it. An interrupt is passed on, so that runs save."""
+    heed_interrupts()
     start = time.monotonic()
-    told = {"node": platform.node(), "code": None, "message": "", "locked": False}
+    told = {"node": platform.node(), "code": None, "message": "", "locked": False, "unfit": False}
     if not Path(order["shared"]).is_dir():
-        return told | {"code": 2, "message": f"{platform.node()} does not see {order['shared']}: it must be shared"}
+        return told | {"unfit": True, "message": f"{platform.node()} does not see {order['shared']}: it must be shared"}
     if order["directory"] and (holder := wait_for_lock(Path(order["directory"]), order.get("patience", LOCK_SECONDS))):
         return told | {"code": 2, "locked": True, "message": f"{order['directory']} is in use by process {holder}"}
     cores, claims = claim_cores(order["cores"])
@@ -44,6 +46,13 @@ def attend(order: dict[str, Any]) -> dict[str, Any]:
         for claim in claims:
             os.close(claim)
     return told | {"code": code, "message": message, "seconds": time.monotonic() - start}
+
+
+def heed_interrupts() -> None:
+    """By an interrupt Ray asks for an end. Whoever was started in the background of a script ignores them, and so would
+    all that it starts."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def run(order: dict[str, Any], cores: list[int], claims: list[int], output: Any) -> int:

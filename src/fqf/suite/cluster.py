@@ -76,11 +76,13 @@ def make_task() -> Callable[[dict[str, Any]], dict[str, Any]]:
     def task(order):
         import importlib.util
         import pathlib
+        import platform
         import runpy
 
         found = importlib.util.find_spec("fqf")
         if found is None or found.origin is None:
-            return {"code": 2, "message": "fqf is not installed on this node, or not in its PYTHONPATH"}
+            said = f"fqf is not installed on {platform.node()}, or not in its PYTHONPATH"
+            return {"code": None, "unfit": True, "message": said}
         return runpy.run_path(str(pathlib.Path(found.origin).parent / "suite" / "attend.py"))["attend"](order)
 
     return task
@@ -128,9 +130,7 @@ def outcome_of(ray: Any, handle: Any) -> Outcome:
         return Outcome(1, str(error).strip().splitlines()[-1])
     except ray.exceptions.RayError as error:
         return Outcome(None, f"its worker was lost: {type(error).__name__}")
-    return Outcome(
-        told["code"], told["message"], told.get("seconds", 0.0), told.get("node", ""), told.get("locked", False)
-    )
+    return Outcome(**{name: told[name] for name in Outcome._fields if name in told})
 
 
 def room(node: Mapping[str, float], demand: Mapping[str, float]) -> int:
@@ -171,14 +171,22 @@ def environment_to_send(environment: Mapping[str, str]) -> dict[str, str]:
     return chosen
 
 
-def make_order(run: SuiteRun, arguments: list[str], runs: Path, journal: Path, cores: int) -> dict[str, Any]:
+def devices(gpus: float) -> dict[str, str]:
+    """Runs that ask for no GPU keep off it, and those that share one share its memory, of which JAX would take three
+    quarters at once."""
+    if not gpus:
+        return {"JAX_PLATFORMS": "cpu"}
+    return {"XLA_PYTHON_CLIENT_MEM_FRACTION": f"{0.9 * gpus:.3f}"} if gpus < 1 else {}
+
+
+def make_order(run: SuiteRun, arguments: list[str], runs: Path, journal: Path, asked: Resources) -> dict[str, Any]:
     """Small and plain, as all that goes through Ray."""
     return {
         "arguments": arguments,
-        "cores": cores,
+        "cores": asked.cpus,
         "cwd": str(Path.cwd()),
         "directory": str(runs / run.id),
-        "environment": environment_to_send(os.environ),
+        "environment": devices(asked.gpus) | environment_to_send(os.environ),
         "output": str(journal / "output" / f"{run.id.replace('/', '.')}.txt"),
         "shared": str(journal),
     }

@@ -113,9 +113,23 @@ def read_plan(options: SuiteOptions) -> Plan:
     flags = ("agents", "envs", "seeds", "steps", "cpus", "memory_gb", "gpus", "retries")
     said |= {flag: value for flag in flags if (value := getattr(options, flag)) is not None}
     chosen = dict(map(read_option, options.options)) | ({"track": options.track} if options.track else {})
-    if chosen:
-        said["options"] = said.get("options", {}) | chosen
-    return make_plan(name, said, source)
+    if not chosen:
+        return make_plan(name, said, source)
+    plan = make_plan(name, said, source)
+    refuse_hidden(plan, chosen, source)
+    return make_plan(name, said | {"options": {**plan.options, **chosen}}, source)
+
+
+def refuse_hidden(plan: Plan, chosen: Mapping[str, Any], source: str) -> None:
+    """What a variant, an agent or an environment sets for itself goes before an option for all."""
+    variants = {f"variants.{name}": options for name, options in plan.variants.items()}
+    narrower = dict(variants)
+    for where, layer in {"options": plan.options, **variants}.items():
+        narrower |= {f"{where}.{key}": value for key, value in layer.items() if isinstance(value, Mapping)}
+    for where, layer in narrower.items():
+        for option in chosen:
+            if option in layer:
+                raise UserError(f"--options {option} would do nothing where {where} in {source} sets it: copy the plan")
 
 
 def read_option(text: str) -> tuple[str, Any]:
@@ -150,7 +164,7 @@ def run_suite(plan: Plan, configs: Configs, runs: Path, options: SuiteOptions, a
     todo = [run for run in configs if not is_finished(runs / run.id)]
     told = Console(stderr=True, quiet=options.quiet)
     told.print(f"{plan.name}: {len(configs):,} runs, {len(configs) - len(todo):,} of them finished", highlight=False)
-    directory, received, finished = journal_path(runs, plan.name), 0, 0
+    directory, received, finished, unfit = journal_path(runs, plan.name), 0, 0, ""
     if todo:
         directory.mkdir(parents=True, exist_ok=True)
         with ExitStack() as stack:
@@ -160,16 +174,18 @@ def run_suite(plan: Plan, configs: Configs, runs: Path, options: SuiteOptions, a
                 ray,
                 plan.resources,
                 lambda run: make_order(
-                    run, ["-m", "fqf.cli", *train_arguments(run, runs)], runs, directory, plan.resources.cpus
+                    run, ["-m", "fqf.cli", *train_arguments(run, runs)], runs, directory, plan.resources
                 ),
             )
             journal = Journal(directory, plan)
             stack.callback(journal.close)
-            received, finished = follow(plan, configs, todo, runs, executor, journal, options.quiet)
+            received, finished, unfit = follow(plan, configs, todo, runs, executor, journal, options.quiet)
     events = read_journal(directory)
     statuses = [examine(run, runs, events.get(run.id)) for run in configs]
     if not options.quiet:
         show(plan.name, statuses, frames_of(configs))
+    if unfit:
+        raise UserError(f"{unfit}; the runs of other nodes were saved and stopped; once it is mended, go on: {again}")
     if received and finished < len(configs):
         counted = f"{finished:,} of {len(configs):,} runs are finished"
         raise Interrupted(received, f"stopped by {signal.Signals(received).name}; {counted}; go on: {again}")
@@ -188,11 +204,12 @@ def follow(
     executor: Executor,
     journal: Journal,
     quiet: bool,
-) -> tuple[int, int]:
-    """Until all runs have ended, or somebody stops the suite: by which signal, and how many runs are finished."""
+) -> tuple[int, int, str]:
+    """Until all runs have ended, or somebody stops the suite: by which signal, how many runs are finished, and what is
+    wrong with a node that can't run any."""
     statuses = {run: examine(run, runs, None) for run in configs}
     flying: set[SuiteRun] = set()
-    finished = len(configs) - len(todo)
+    finished, unfit = len(configs) - len(todo), ""
 
     def current() -> Sequence[Status]:
         """Only those that change are read again."""
@@ -201,8 +218,9 @@ def follow(
         return list(statuses.values())
 
     def tell(ended: Ended) -> None:
-        nonlocal finished
+        nonlocal finished, unfit
         finished += ended.verdict == "finished"
+        unfit = ended.outcome.message if ended.outcome.unfit else unfit
         journal.tell(ended)
         event = {"verdict": ended.verdict, "message": ended.outcome.message}
         statuses[ended.run] = examine(ended.run, runs, event)
@@ -227,9 +245,9 @@ def follow(
             lambda run: position(runs / run.id),
             tell,
             look,
-            lambda: bool(received),
+            lambda: bool(received or unfit),
         )
-    return received[0] if received else 0, finished
+    return received[0] if received else 0, finished, unfit
 
 
 # Looking, planning, handing over
@@ -265,7 +283,7 @@ def show_costs(plan: Plan, configs: Configs, runs: Path) -> None:
     """What would be done, and what it costs as far as anybody has measured."""
     events = read_journal(journal_path(runs, plan.name))
     statuses = {run: examine(run, runs, events.get(run.id)) for run in configs}
-    found = costs(configs, statuses, runs, plan.resources.cpus)
+    found = costs(configs, statuses, runs, plan.resources)
     console = Console(highlight=False, markup=False, soft_wrap=True, width=240)
     console.print(cost_table(found))
     finished = sum(status.state == "finished" for status in statuses.values())
@@ -276,6 +294,12 @@ def show_costs(plan: Plan, configs: Configs, runs: Path) -> None:
     console.print(f"left: {cpu:,.2f} CPU hours, {gpu:,.2f} GPU hours{lacking}")
     largest = max(cost.checkpoint_bytes for cost in found)
     console.print(f"disk: up to {size_text(largest)} of checkpoints for every run in flight; they go when it finishes")
+    kept = [cost.kept_bytes * len(cost.runs) for cost in found if cost.kept_bytes is not None]
+    console.print(
+        f"      what stays of all of them: {size_text(sum(kept))}, by those that have finished"
+        if len(kept) == len(found)
+        else "      what stays of a finished run is a few MB: logs, evaluations, a policy"
+    )
 
 
 def write_jobs(path: Path, todo: Sequence[SuiteRun], runs: Path) -> None:

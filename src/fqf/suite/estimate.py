@@ -56,12 +56,17 @@ def groups(runs: Sequence[SuiteRun]) -> list[tuple[SuiteRun, ...]]:
 
 
 def costs(
-    configs: Mapping[SuiteRun, RunConfig[Any, Any]], statuses: Mapping[SuiteRun, Status], runs: Path, cpus: int
+    configs: Mapping[SuiteRun, RunConfig[Any, Any]], statuses: Mapping[SuiteRun, Status], runs: Path, asked: Resources
 ) -> list[Cost]:
+    """By runs that are there, which had what the plan asks for, or else by the package's table, which knows CPUs only.
+    With fewer cores than the table's a run takes longer in proportion; that more would make it faster nobody knows."""
     found = []
     for members in groups(tuple(configs)):
         config = configs[members[0]]
-        rate = measured(members[0], config, runs, cpus) or packaged(members[0], config)
+        rate = measured(members[0], config, runs, asked.cpus)
+        if rate is None and not asked.gpus and (rate := packaged(members[0], config)) and rate.cpus > asked.cpus:
+            slower = rate.frames_per_second * asked.cpus / rate.cpus
+            rate = Rate(slower, asked.cpus, f"in proportion to its {rate.cpus} cores: {rate.source}")
         left = sum(run.steps - statuses[run].step for run in members) * frame_skip(config)
         hours = 0.0 if not left else left / rate.frames_per_second / 3600 if rate else None
         kept = [_size(runs / run.id) for run in members if is_finished(runs / run.id)]
@@ -136,5 +141,6 @@ def totals(found: Sequence[Cost], resources: Resources) -> tuple[float, float, i
     """CPU hours and GPU hours of what is known, and how many runs are not."""
     known = [(cost.hours, cost.rate.cpus) for cost in found if cost.hours is not None and cost.rate is not None]
     unknown = sum(len(cost.runs) for cost in found if cost.hours is None)
-    cpu_hours, hours = sum((hours * cpus for hours, cpus in known), 0.0), sum((hours for hours, _ in known), 0.0)
+    hours = sum((hours for hours, _ in known), 0.0)
+    cpu_hours = sum((each * max(cpus, resources.cpus) for each, cpus in known), 0.0)
     return cpu_hours, hours * resources.gpus, unknown

@@ -1,5 +1,6 @@
 """What a run of a grid is in full: its config, the arguments of `fqf train` for it, and a line for a job queue."""
 
+import json
 import shlex
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
@@ -60,9 +61,19 @@ def not_collected(
 ) -> dict[SuiteRun, RunConfig[Any, Any]]:
     """What is left of a grid when the finished runs of some files of collected scores are taken out. A run is its
     config, so it does not matter where it was, or whether its directory is still there."""
-    records = [record for file in files for record in read_collected(file, complete)[0] if record.finished]
-    there = [record.config for record in records]
-    return {run: config for run, config in configs.items() if tomllib.loads(to_toml(config)) not in there}
+    there = set()
+    for file in files:
+        records, unreadable = read_collected(file, complete)
+        there |= {canonical(record.config) for record in records if record.finished}
+        for each in unreadable:
+            raise UserError(f"{each.path}: {each.why}")
+    if not there:
+        return dict(configs)
+    return {run: config for run, config in configs.items() if canonical(tomllib.loads(to_toml(config))) not in there}
+
+
+def canonical(config: Mapping[str, Any]) -> str:
+    return json.dumps(config, sort_keys=True)
 
 
 def train_arguments(run: SuiteRun, runs: Path) -> list[str]:

@@ -165,7 +165,7 @@ def _check_names(plan: Plan, source: str) -> None:
         **{f"variants.{name}": x for name, x in plan.variants.items()},
     }.items():
         for key, table in _tables(layer):
-            if key not in (*AGENTS, *plan.envs):
+            if key not in (*AGENTS, *plan.envs) and not environments.is_known(key):
                 names = nearest(key, (*plan.agents, *plan.envs))
                 raise UserError(f"{where}.{key} in {source} is for no agent or environment of the plan; {names}")
             if deeper := next(_tables(table), None):

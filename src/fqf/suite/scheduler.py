@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 from fqf.suite.plan import SuiteRun
 
 Verdict = Literal["finished", "again", "failed", "diverged", "locked", "stopped"]
-DIVERGED, BAD_INPUT, SIGNALS = 3, 2, (-2, -15, 130, 143)
+DIVERGED, SIGNALS = 3, (-2, -15, 130, 143)
 LOSSES = 3
 """How often in a row a run may lose its worker without having got any further."""
 
@@ -23,6 +23,8 @@ class Outcome(NamedTuple):
     node: str = ""
     locked: bool = False
     """Another process is at work in the run's directory."""
+    unfit: bool = False
+    """Its node can't run anything of ours, and would answer so for every run."""
 
 
 class Executor(NamedTuple):
@@ -56,16 +58,14 @@ class Attempts(NamedTuple):
 
 
 def judge(outcome: Outcome, tried: Attempts, retries: int, stopping: bool) -> Verdict:
-    """A run that failed is tried again, but not one that would fail again in the same way. A lost worker, or a signal
-    from elsewhere, is not the run's failure."""
+    """A run that failed is tried again, also where it refused to start: its node may have been short of memory, or its
+    disk away. One that diverged would diverge again. A lost worker, or a signal from elsewhere, is not its failure."""
     if outcome.code == 0:
         return "finished"
     if outcome.locked:
         return "locked"
     if outcome.code == DIVERGED:
         return "diverged"
-    if outcome.code == BAD_INPUT:
-        return "failed"
     if stopping:
         return "stopped" if is_lost(outcome) else "failed"
     return "again" if (tried.lost < LOSSES if is_lost(outcome) else tried.failed < retries) else "failed"
