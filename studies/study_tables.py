@@ -1,0 +1,164 @@
+"""The tables of the study, from what studies/study.py has kept."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import mean
+
+from fqf.report.analysis import make_section
+from fqf.report.groups import Cells, natural
+from fqf.report.records import RunRecord
+
+Line = Mapping[str, float]
+"""Of a run's log, by name of the metric."""
+Learning = Mapping[str, Sequence[Line]]
+"""By run, PLAN/VARIANT/AGENT/ENV/SEED, what was logged after every tenth of it."""
+COLLAPSED = 0.5
+"""A run's fractions have collapsed where their mean entropy falls below so much of that of uniform ones."""
+
+Kinds = dict[str, list[RunRecord]]
+"""Runs by what they are called in a table."""
+
+
+def page(plans: Mapping[str, Sequence[RunRecord]], learning: Learning) -> Iterable[str]:
+    finished = {plan: sum(run.finished for run in runs) for plan, runs in plans.items()}
+    yield "# The study's tables"
+    yield ""
+    yield "Printed by `.venv/bin/python studies/study.py` from `results/*.csv`; finished runs by plan: "
+    yield ", ".join(f"{plan} {count}" for plan, count in finished.items()) + ". Only finished runs are in the tables,"
+    yield "whose columns say how many seeds they are; what [they mean](study.md)."
+    yield from ("", "## 1. All agents", "", *table_of_games(plans["agents"]), "", *aggregates(plans["agents"]))
+    ours = {agent: on_breakout(plans["agents"], agent) for agent in ("fqf", "iqn", "fqf_consistent")}
+    sizes: Kinds = {}
+    for agent in ("fqf", "iqn"):
+        sizes[f"`{agent}` at N = 4"] = of_variant(plans["n_sweep"], "n4", agent)
+        sizes[f"`{agent}` at N = 8"] = ours[agent]
+        sizes[f"`{agent}` at N = 32"] = of_variant(plans["n_sweep"], "n32", agent)
+    yield from ("", "## 2. N, on Breakout", "", *table_of_kinds(sizes))
+    sources = {"proposed (the paper's rate)": ours["fqf"]}
+    sources |= {name: of_variant(plans["fractions"], name, "fqf") for name in ("frozen", "uniform", "random")}
+    sources |= {
+        "proposed, a hundred times the rate": of_variant(plans["fractions"], "moving", "fqf"),
+        "`fqf_consistent` (the paper's rate)": ours["fqf_consistent"],
+        "`fqf_consistent`, a hundred times the rate": of_variant(plans["moving"], "moving", "fqf_consistent"),
+    }
+    yield from ("", "## 3. Where fractions come from, on Breakout", "", *table_of_kinds(sources))
+    yield from ("", "## 4. Fractions while values are learned", "", *table_of_fractions(learning))
+    targets = {
+        "current, no bonus": of_variant(plans["fractions"], "moving", "fqf"),
+        "next": of_variant(plans["targets"], "next", "fqf"),
+        "a bonus of 0.001": of_variant(plans["targets"], "bonus", "fqf"),
+    }
+    yield from ("", "## 5. Targets and bonus, on Breakout, at a hundred times the rate", "", *table_of_kinds(targets))
+    yield from ("", collapses(learning))
+
+
+def on_breakout(runs: Sequence[RunRecord], agent: str) -> list[RunRecord]:
+    return [run for run in runs if run.config["agent"] == agent and run.env == "minatar/breakout" and run.finished]
+
+
+def of_variant(runs: Sequence[RunRecord], variant: str, agent: str) -> list[RunRecord]:
+    return [run for run in on_breakout(runs, agent) if variant in run.path.parts]
+
+
+def scored(runs: Sequence[RunRecord]) -> str:
+    """Mean of the last scores, their range, and of how many seeds."""
+    scores = [run.score("last") for run in runs if run.finished]
+    if not scores:
+        return "-"
+    spread = f" ({min(scores):.1f} to {max(scores):.1f})" if len(scores) > 1 else ""
+    return f"{mean(scores):.1f}{spread}, {len(scores)}"
+
+
+def table_of_kinds(kinds: Kinds) -> Iterable[str]:
+    yield "| | last score: mean (range), seeds | best |"
+    yield "|---|---|---|"
+    for name, runs in kinds.items():
+        best = f"{mean(run.score('best') for run in runs):.1f}" if runs else "-"
+        yield f"| {name} | {scored(runs)} | {best} |"
+
+
+def table_of_games(runs: Sequence[RunRecord]) -> Iterable[str]:
+    cells = cells_of(runs)
+    games = sorted({env for each in cells.values() for env in each})
+    yield "| last score: mean (range), seeds | " + " | ".join(game.split("/")[1] for game in games) + " |"
+    yield "|---|" + "---|" * len(games)
+    for agent, found in cells.items():
+        yield f"| `{agent}` | " + " | ".join(scored(found.get(game, ())) for game in games) + " |"
+
+
+def cells_of(runs: Sequence[RunRecord]) -> Cells:
+    cells: Cells = {}
+    for run in runs:
+        cells.setdefault(run.config["agent"], {}).setdefault(run.env, []).append(run)
+    return cells
+
+
+def aggregates(runs: Sequence[RunRecord]) -> Iterable[str]:
+    """Over the games that all agents have, 0 being the untrained policy and 1 the best agent's mean."""
+    section = make_section("minatar", cells_of([run for run in runs if run.finished]), False, 0, 2_000)
+    if "last" not in section.aggregates:
+        yield "No game has finished runs of all agents yet."
+        return
+    found = section.aggregates["last"]
+    yield f"Over {', '.join(found.games)}; {section.scale.rule}. Intervals: stratified bootstrap, 95 %."
+    yield from ("", "| | IQM | mean | optimality gap |", "|---|---|---|---|")
+    for label, estimates in found.estimates.items():
+        cells = [interval(estimates[name]) for name in ("iqm", "mean", "optimality_gap")]
+        yield f"| `{label}` | " + " | ".join(cells) + " |"
+
+
+def interval(estimate) -> str:
+    ends = "" if estimate.low is None else f" ({estimate.low:.2f} to {estimate.high:.2f})"
+    return f"{estimate.value:.2f}{ends}"
+
+
+def kinds_of(learning: Learning) -> dict[str, list[Sequence[Line]]]:
+    """By what runs have in common but for their seed."""
+    kinds: dict[str, list[Sequence[Line]]] = {}
+    for name in sorted(learning, key=natural):
+        kinds.setdefault(name.rpartition("/")[0], []).append(learning[name])
+    return kinds
+
+
+def table_of_fractions(learning: Learning) -> Iterable[str]:
+    """Means over all runs of a kind, at the first and at the last step that was logged."""
+    yield "| runs | seeds | steps | entropy (uniform: 1) | distance from uniform | crossing | W1 | its gradient |"
+    yield "|---|---|---|---|---|---|---|---|"
+    for name, runs in kinds_of(learning).items():
+        first, last = ([lines[index] for lines in runs] for index in (0, -1))
+        yield (
+            f"| {name} | {len(runs)} | {over(first, last, 'step', 1, 0)} | "
+            + " | ".join(
+                over(first, last, key, math.log(size_of(name)) if key == "fraction_entropy" else 1, digits)
+                for key, digits in (
+                    ("fraction_entropy", 3),
+                    ("fraction_shift", 3),
+                    ("crossing_rate", 3),
+                    ("w1_estimate", 3),
+                    ("w1_gradient_norm", 1),
+                )
+            )
+            + " |"
+        )
+
+
+def over(first: Sequence[Mapping], last: Sequence[Mapping], key: str, unit: float, digits: int) -> str:
+    return " to ".join(f"{mean(line[key] for line in lines) / unit:,.{digits}f}" for lines in (first, last))
+
+
+def size_of(name: str) -> int:
+    """N, from the plan's variant."""
+    return 4 if "/n4/" in name else 32 if "/n32/" in name else 8
+
+
+def collapses(learning: Learning) -> str:
+    lowest = {
+        name: min(line["fraction_entropy"] for line in lines) / math.log(size_of(name))
+        for name, lines in learning.items()
+    }
+    count = sum(value < COLLAPSED for value in lowest.values())
+    return (
+        f"Collapsed fractions (entropy below {COLLAPSED:g} of that of uniform ones, at any line of "
+        f"`results/learning.csv`): {count} of {len(lowest)} runs"
+        + (f"; the lowest is {min(lowest.values()):.2f}." if lowest else ".")
+    )
