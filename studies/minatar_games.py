@@ -14,8 +14,8 @@ from minatar import Environment
 
 from fqf.environments.gymnax import make_minatar
 
-RANDOMLY = 0.1
-"""How often the scripted player acts at random, like DQN in the published runs."""
+RANDOMLY = 0.01
+"""How often the scripted player acts at random."""
 
 jax.config.update("jax_cpu_enable_async_dispatch", False)  # each step is waited for: half the time on busy cores
 
@@ -40,16 +40,22 @@ def make_original(name: str, setting: Setting, lanes: int, seed: int) -> Games:
     environments = [Environment(name, setting.sticky, setting.ramping) for _ in range(lanes)]
     actions_of = range(6) if setting.all_actions else environments[0].minimal_action_set()
 
+    seen = [environment.state() for environment in environments]
+
     def reset():
         for lane, environment in enumerate(environments):
             environment.seed(seed * lanes + lane)
             environment.reset()
-        return np.stack([environment.state() for environment in environments])
+            seen[lane] = environment.state()
+        return np.stack(seen)
 
     def step(actions):
-        pairs = zip(environments, actions, strict=True)
-        rewards, terminals = zip(*(each.act(actions_of[action]) for each, action in pairs), strict=True)
-        return np.stack([each.state() for each in environments]), np.array(rewards, float), np.array(terminals, bool)
+        rewards = np.zeros(lanes)
+        for lane, environment in enumerate(environments):
+            if not environment.env.terminal:
+                rewards[lane], _ = environment.act(actions_of[actions[lane]])
+                seen[lane] = environment.state()
+        return np.stack(seen), rewards, np.array([environment.env.terminal for environment in environments])
 
     return Games(reset, step)
 

@@ -3,12 +3,11 @@
     .venv/bin/python -m pip install --no-deps --target bench/.venv/minatar MinAtar==1.0.15
     PYTHONPATH=bench/.venv/minatar .venv/bin/python studies/minatar_rules.py [--table chance] [--game asterix] [--quick]
 
-gymnax's games are those of `minatar/*`, as fqf makes them. Tables are printed as they grow; docs/results/minatar.md has
-them between marks, and whole tables are written there.
+gymnax's games are those of `minatar/*`, as fqf makes them. Tables are printed as they grow, and put into
+docs/results/minatar.md between the marks there: all rows, or those of one game.
 """
 
 import argparse
-import re
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,12 +20,12 @@ from minatar import Environment
 from minatar_games import PLAYERS, Setting, choose, compiled, make
 from minatar_sides import draw_asterix, lane_of, side_by_side
 
-from fqf.environments.gymnax import make_minatar
+from fqf.environments.gymnax import MINATAR, from_package, make_minatar
 
 PAGE = Path("docs/results/minatar.md")
 GAMES = ("breakout", "asterix", "space_invaders", "freeway", "seaquest")
-CAP, LIMIT = 1_000, 5_000
-"""gymnax's cap on an episode, and ours where there is none: some would not end."""
+LIMIT = 5_000
+"""Our cap on an episode where there is none: some would not end."""
 STICKY = 0.1
 """The original's default."""
 
@@ -39,20 +38,24 @@ def head(*cells: str) -> list[str]:
     return [row("", *cells), "|---" * (len(cells) + 1) + "|"]
 
 
+def cap_of(name: str) -> int:
+    """How many steps gymnax gives an episode."""
+    return from_package(MINATAR[name]).default_params.max_steps_in_episode
+
+
 # Sizes, starts, and what is left to chance
 
 
 def chance(games: Sequence[str], quick: bool) -> Iterator[str]:
     settings = (Setting("original", STICKY), Setting("original", 0.0), Setting("gymnax", 0.0))
-    yield from head("actions", "channels", "starts", "original, sticky 0.1", "original, sticky 0", "gymnax")
+    yield from head("actions", "channels", "cap", "starts", "original, sticky 0.1", "original, sticky 0", "gymnax")
     for name in games:
         original, spec = Environment(name), make_minatar(name).spec
         actions = f"{len(original.minimal_action_set())} / {spec.num_actions}"
         channels = f"{original.n_channels} / {spec.observation_shape[-1]}"
         starts = [len({each.tobytes() for each in make(name, setting, 100, 1).reset()}) for setting in settings[1:]]
-        yield row(
-            name, actions, channels, " / ".join(map(str, starts)), *(len(stories(name, each)) for each in settings)
-        )
+        facts = (actions, channels, f"- / {cap_of(name):,}", " / ".join(map(str, starts)))
+        yield row(name, *facts, *(len(stories(name, setting)) for setting in settings))
 
 
 def stories(name: str, setting: Setting) -> set[bytes]:
@@ -76,7 +79,7 @@ def rules(games: Sequence[str], quick: bool) -> Iterator[str]:
         scripted, undying = name in PLAYERS, name not in ("breakout", "freeway")
         for player in ("random", *["scripted"] * scripted, *["undying"] * undying):
             what = f"{name}, {player}, side by side"
-            found = side_by_side(name, player, show(range(100 if quick else 1_500), what))
+            found = side_by_side(name, player, show(range(100 if quick else 1_200), what))
             kinds = "; ".join(f"{count:,}: {kind}" for kind, count in found.kinds.most_common(5)) or "-"
             sums = (found.steps, found.episodes, found.longest, found.ramp, sum(found.kinds.values()))
             yield row(name, player, *(f"{each:,}" for each in sums), kinds)
@@ -84,22 +87,24 @@ def rules(games: Sequence[str], quick: bool) -> Iterator[str]:
 
 def spawns(games: Sequence[str], quick: bool) -> Iterator[str]:
     """Of Asterix' eight rows some are free, an entity is due: does it appear, does another vanish?"""
-    yield from head("original: appears", "gymnax: appears", "gymnax: another vanishes")
+    yield from head("rows free", "original: appears", "gymnax: appears", "gymnax: another vanishes")
+    if "asterix" not in games:
+        return
     state = lane_of(compiled("asterix", 1)[0](jax.random.key(0))[0], 0)
     for free in (0, 1, 2, 4):
         taken = state.replace(entities=state.entities.at[free:, 4].set(1))
         keys = jax.random.split(jax.random.key(free), 100_000)
         entity, slot = jax.jit(jax.vmap(draw_asterix, (0, None)))(keys, taken)
         appears, vanishes = np.mean(entity[:, 4] == 1), np.mean((entity[:, 4] == 0) & (slot >= free))
-        yield row(f"{free} rows free", f"{min(free, 1):.3f}", f"{appears:.3f}", f"{vanishes:.3f}")
+        yield row("asterix", free, f"{min(free, 1):.3f}", f"{appears:.3f}", f"{vanishes:.3f}")
 
 
 # Scores
 
 
 def scores(games: Sequence[str], quick: bool) -> Iterator[str]:
-    cut, whole = ("return, cut at 1,000", "length"), ("return, not cut", "length")
-    yield from head("player", "package", "sticky", "ramp", "actions", "episodes", *cut, *whole, "longer than 1,000")
+    cut, whole = ("return, cut", "length"), ("return, not cut", "length")
+    yield from head("player", "package", "sticky", "ramp", "actions", "episodes", *cut, *whole, "were cut")
     for name in games:
         ramps = (True, False) if name in ("asterix", "space_invaders") else (True,)
         options = [
@@ -107,8 +112,8 @@ def scores(games: Sequence[str], quick: bool) -> Iterator[str]:
         ]
         settings = [Setting(*each) for each in options]
         for player in ("random", *["scripted"] * (name in PLAYERS)):
-            full = [Setting("original", STICKY, all_actions=True)] * (player == "random")
-            episodes = 1_000 if player == "random" and name != "freeway" else 200
+            full = [Setting("original", STICKY, all_actions=True)] * (player == "random" and name != "seaquest")
+            episodes = 50 if name == "freeway" else 1_000 if player == "random" else 100
             for setting in full + settings:
                 yield score(name, player, setting, 10 if quick else episodes)
 
@@ -118,20 +123,21 @@ def score(name: str, player: str, setting: Setting, lanes: int) -> str:
     games, generator = make(name, setting, lanes, 2), np.random.default_rng(3)
     num_actions = 6 if setting.all_actions else make_minatar(name).spec.num_actions
     observations, over, length = games.reset(), np.zeros(lanes, bool), np.zeros(lanes, int)
-    returns, cut = np.zeros(lanes), np.zeros(lanes)
-    for step in show(range(LIMIT), f"{name}, {player}, {setting}: {lanes} episodes"):
+    returns, cut, cap = np.zeros(lanes), np.zeros(lanes), cap_of(name)
+    limit = cap if name == "freeway" else LIMIT  # it has no other end
+    for step in show(range(limit), f"{name}, {player}, {setting}: {lanes} episodes"):
         length += ~over
         chosen = [
             0 if end else choose(name, player, each, generator, num_actions)
             for each, end in zip(observations, over, strict=True)
         ]
         observations, rewards, over = games.step(np.array(chosen))
-        returns, cut = returns + rewards, cut + rewards * (step < CAP)
+        returns, cut = returns + rewards, cut + rewards * (step < cap)
         if over.all():
             break
-    ramp, results = "on" if setting.ramping else "off", (cut, np.minimum(length, CAP), returns, length)
+    ramp, results = "on" if setting.ramping else "off", (cut, np.minimum(length, cap), returns, length)
     facts = (name, player, setting.package, setting.sticky, ramp, num_actions, f"{lanes:,}")
-    return row(*facts, *(with_error(each) for each in results), f"{np.mean(length > CAP):.1%}")
+    return row(*facts, *(with_error(each) for each in results), f"{np.mean(length > cap):.1%}")
 
 
 def with_error(values: np.ndarray) -> str:
@@ -158,21 +164,28 @@ TABLES = {"chance": chance, "rules": rules, "spawns": spawns, "scores": scores}
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--table", choices=TABLES, help="only this one")
-    parser.add_argument("--game", choices=GAMES, help="only this one; the page is left alone")
+    parser.add_argument("--game", choices=GAMES, help="only this one")
     parser.add_argument("--quick", action="store_true", help="a look; the page is left alone")
     arguments = parser.parse_args()
     for name in [arguments.table] if arguments.table else TABLES:
-        lines = []
-        for line in TABLES[name]([arguments.game] if arguments.game else GAMES, arguments.quick):
+        games, lines = [arguments.game] if arguments.game else GAMES, []
+        for line in TABLES[name](games, arguments.quick):
             print(line, flush=True)
             lines.append(line)
-        if not (arguments.game or arguments.quick):
-            write(name, "\n".join(lines))
+        if not arguments.quick:
+            write(name, games, lines)
 
 
-def write(name: str, table: str) -> None:
-    begin, end = f"<!-- {name} -->\n", f"\n<!-- end of {name} -->"
-    PAGE.write_text(re.sub(f"(?s){begin}.*{end}", lambda found: begin + table + end, PAGE.read_text()))
+def write(name: str, games: Sequence[str], lines: list[str]) -> None:
+    before, rest = PAGE.read_text().split(f"<!-- {name} -->\n")
+    old, after = rest.split(f"<!-- end of {name} -->")
+    kept = [line for line in old.splitlines()[2:] if game_of(line) not in games]
+    table = [*lines[:2], *sorted(kept + lines[2:], key=lambda line: GAMES.index(game_of(line)))]
+    PAGE.write_text(f"{before}<!-- {name} -->\n" + "\n".join(table) + f"\n<!-- end of {name} -->{after}")
+
+
+def game_of(line: str) -> str:
+    return line.split("|")[1].strip()
 
 
 if __name__ == "__main__":

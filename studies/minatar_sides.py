@@ -14,7 +14,7 @@ import jax
 import numpy as np
 from minatar_games import choose, compiled, keys_of
 
-LANES = 50
+LANES = 30
 COUNTS = {"f_bullets": "f_bullet_count", "e_bullets": "e_bullet_count", "divers": "divers_count"}
 COUNTS |= {"e_fish": "e_fish_count", "e_subs": "e_subs_count"}
 """gymnax's Seaquest: how many rows count of its arrays of entities."""
