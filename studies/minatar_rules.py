@@ -74,7 +74,9 @@ def stories(name: str, setting: Setting) -> set[bytes]:
 
 
 def rules(games: Sequence[str], quick: bool) -> Iterator[str]:
-    yield from head("player", "steps", "episodes", "longest", "ramp reached", "steps that differ", "in what")
+    yield from head(
+        "player", "steps", "episodes", "longest", "ramp reached", "steps that differ", "earliest", "in what"
+    )
     for name in games:
         scripted, undying = name in PLAYERS, name not in ("breakout", "freeway")
         for player in ("random", *["scripted"] * scripted, *["undying"] * undying):
@@ -82,7 +84,8 @@ def rules(games: Sequence[str], quick: bool) -> Iterator[str]:
             found = side_by_side(name, player, show(range(100 if quick else 1_200), what))
             kinds = "; ".join(f"{count:,}: {kind}" for kind, count in found.kinds.most_common(5)) or "-"
             sums = (found.steps, found.episodes, found.longest, found.ramp, sum(found.kinds.values()))
-            yield row(name, player, *(f"{each:,}" for each in sums), kinds)
+            earliest = f"{found.earliest:,}" if found.kinds else "-"
+            yield row(name, player, *(f"{each:,}" for each in sums), earliest, kinds)
 
 
 def spawns(games: Sequence[str], quick: bool) -> Iterator[str]:

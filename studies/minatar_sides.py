@@ -15,6 +15,7 @@ import numpy as np
 from minatar_games import choose, compiled, keys_of
 
 LANES = 30
+NEVER = 10**9
 COUNTS = {"f_bullets": "f_bullet_count", "e_bullets": "e_bullet_count", "divers": "divers_count"}
 COUNTS |= {"e_fish": "e_fish_count", "e_subs": "e_subs_count"}
 """gymnax's Seaquest: how many rows count of its arrays of entities."""
@@ -29,6 +30,7 @@ class Told:
 
 class Found(NamedTuple):
     kinds: Counter[str]
+    earliest: int
     steps: int
     episodes: int
     longest: int
@@ -40,6 +42,7 @@ def side_by_side(name: str, player: str, draws: Iterable[int]) -> Found:
     (start, advance), module = compiled(name, LANES), import_module(f"minatar.environments.{name}")
     originals, generator, key = [module.Env() for _ in range(LANES)], np.random.default_rng(0), jax.random.key(0)
     actions_of, kinds, episodes, longest, ramp = originals[0].minimal_action_set(), Counter(), LANES, 0, 0
+    earliest = NEVER
     (starts, observations), steps = jax.device_get(start(key)), 0
     states = [lane_of(starts, lane) for lane in range(LANES)]
     for original, state in zip(originals, states, strict=True):
@@ -55,6 +58,7 @@ def side_by_side(name: str, player: str, draws: Iterable[int]) -> Found:
             reward, terminal = original.act(actions_of[actions[lane]])
             if kind := disagreements(original, timestep, state, reward, terminal):
                 kinds[kind + circumstances(name, states[lane])] += 1
+                earliest = min(earliest, int(state.time))
                 align(original, state)
             longest, ramp = max(longest, int(state.time)), max(ramp, int(getattr(state, "ramp_index", 0)))
             states[lane] = state.replace(terminal=np.array(False))
@@ -64,7 +68,7 @@ def side_by_side(name: str, player: str, draws: Iterable[int]) -> Found:
                 align(original, states[lane])
                 observations[lane] = original.state()
         steps += LANES
-    return Found(kinds, steps, episodes, longest, ramp)
+    return Found(kinds, earliest, steps, episodes, longest, ramp)
 
 
 def lane_of(tree: Any, lane: int) -> Any:
