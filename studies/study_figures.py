@@ -21,16 +21,17 @@ Line = Mapping[str, float]
 
 
 class Published(NamedTuple):
-    frames: str
+    frames: int
     score: float
 
 
 def read_published(path: Path) -> dict[str, list[Published]]:
-    """By game: scores of DQN in the MinAtar paper, which only has plots, read off them."""
+    """By game: scores of DQN in the MinAtar paper, which has plots only: they were read off them."""
     found: dict[str, list[Published]] = {}
     with path.open(newline="") as file:
-        for row in csv.DictReader(line for line in file if not line.startswith("#")):
-            found.setdefault(row["env"], []).append(Published(row["frames"], float(row["score"])))
+        for row in csv.DictReader(file):
+            if row["source"].startswith("Young and Tian"):
+                found.setdefault(row["env"], []).append(Published(int(row["frames"]), float(row["score"])))
     return found
 
 
@@ -65,7 +66,7 @@ def draw_published(axis: Axes, points: Sequence[Published]) -> None:
     for frames, score in points:
         axis.axhline(score, color="#777777", linewidth=0.8, linestyle=(0, (2, 2)))
         axis.annotate(
-            f"DQN, published, {frames} frames",
+            f"DQN, published, {frames / 1e6:g}M frames",
             (0.02, score),
             xycoords=("axes fraction", "data"),
             va="bottom",
