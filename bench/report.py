@@ -86,24 +86,26 @@ def bars(results: dict[str, Any]) -> list[Bar]:
     return found
 
 
+def when(measured: dict[str, dict[str, Any]]) -> str:
+    """On which commit, and in how many minutes; section by section, if they were not measured together."""
+    minutes = {name: section["minutes"] for name, section in measured.items()}
+    commits = {section["commit"] for section in measured.values()}
+    if len(commits) == 1 and None not in minutes.values():
+        return f"on commit `{commits.pop()}`, in {sum(minutes.values()):.0f} minutes"
+    return "not in one go; section, commit and minutes, where they were taken: " + "; ".join(
+        f"{name} `{measured[name]['commit']}` {'-' if taken is None else round(taken, 1)}"
+        for name, taken in minutes.items()
+    )
+
+
 def page(results: dict[str, Any]) -> str:
     versions = "; ".join(", ".join(f"{name} {v}" for name, v in each.items()) for each in results["versions"].values())
-    lines = [
-        "# Speed",
-        "",
-        "Printed by `bench/run.py` (`make bench`), not in one go; section, commit and minutes, where they were taken: "
-        + "; ".join(
-            f"{name} `{s['commit']}` {'-' if s['minutes'] is None else round(s['minutes'], 1)}"
-            for name, s in results["measured"].items()
-        )
-        + ".",
-        "",
-    ]
+    lines = ["# Speed", "", f"Printed by `bench/run.py` (`make bench`), {when(results['measured'])}.", ""]
     lines += [f"Versions: {versions}. Two cores (AVX2), no GPU.", "", "![Ratios](speed.png)", ""]
     lines += ["| figure | measured | bar | |", "|---|---|---|---|"]
     for bar in bars(results):
         sign, verdict = ("at most" if bar.at_most else "at least"), "met" if bar.met else "**missed**"
-        lines.append(f"| {bar.what} | {bar.figure:.2f}{bar.unit} | {sign} {bar.bar:g}{bar.unit} | {verdict} |")
+        lines.append(f"| {bar.what} | {bar.figure:.3g}{bar.unit} | {sign} {bar.bar:g}{bar.unit} | {verdict} |")
     for name in ("updates", "growth", "cartpole", "minatar", "pong"):
         if name in results:
             lines += ["", f"## {name.capitalize()}", "", *table(results[name])]

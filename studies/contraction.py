@@ -25,6 +25,7 @@ from scipy import special
 
 from fqf.environments.toy import GAMMA
 from fqf.laws import LAWS, compare, w1_of_fractions
+from fqf.paper.projection import optimal_fractions, through_softmax
 from fqf.paper.style import LEARNED, draw, looks
 from fqf.rundir import provenance
 
@@ -78,16 +79,20 @@ VARIANTS = {
     "both, a tenth of the rate": Variant("widths", "trained", 0.3),
 }
 COUNT, STEPS, PAIRS, SPREAD, CLOSE = 8, 2_000, 10, 3.0, 1e-6
+TIE = 1e-10
+"""Fractions that differ by less are the same."""
 
 
-def quantiles(cdf: Callable, fractions: np.ndarray, low: float = -40.0, high: float = 40.0) -> np.ndarray:
-    """The smallest z with cdf(z) >= fraction, by bisection to 1e-11."""
-    lows, highs = np.full(fractions.shape, low), np.full(fractions.shape, high)
+def quantiles(cdf: Callable, fractions: np.ndarray) -> np.ndarray:
+    """Where quantile regression comes to rest: at z with cdf(z) = fraction, or, if there is a whole interval of them,
+    as between two atoms, in its middle. By bisection to 1e-11, and fractions to TIE."""
+    both = np.concatenate([fractions - TIE, fractions + TIE], axis=1)
+    lows, highs = np.full(both.shape, -40.0), np.full(both.shape, 40.0)
     for _ in range(44):
         middles = (lows + highs) / 2
-        above = cdf(middles) >= fractions
+        above = cdf(middles) >= both
         lows, highs = np.where(above, lows, middles), np.where(above, middles, highs)
-    return highs
+    return (highs[:, : fractions.shape[1]] + highs[:, fractions.shape[1] :]) / 2
 
 
 def iterate(stairs: Staircases, variant: Variant, reward: Callable) -> Staircases:
@@ -114,12 +119,6 @@ def w1_gradient(values: np.ndarray, edges: np.ndarray) -> np.ndarray:
     return 2 * edges - values[:, 1:] - values[:, :-1]
 
 
-def through_softmax(gradient: np.ndarray, widths: np.ndarray) -> np.ndarray:
-    """From the inner edges back to the logits: tau_i is the sum of the widths before it."""
-    by_width = np.pad(np.cumsum(gradient[:, ::-1], axis=1)[:, ::-1], ((0, 0), (0, 1)))
-    return widths * (by_width - np.sum(widths * by_width, axis=1, keepdims=True))
-
-
 def starts(variant: Variant) -> Staircases:
     """The first has uniform fractions and values 0; the others are drawn, fractions only where they can move."""
     generator = np.random.default_rng(0)
@@ -143,14 +142,14 @@ def run(env: str, variant: Variant) -> dict:
         edges.append(stairs.taus[1])
         before, stairs = stairs, iterate(stairs, variant, REWARDS[env])
     distances = np.array(paths)  # [STEPS, PAIRS]
-    close = distances < CLOSE
-    ratios = np.where(close[:-1], 0.0, distances[1:] / np.maximum(distances[:-1], CLOSE))
-    together = np.all(close, axis=1)
+    ratios = distances[1:] / np.maximum(distances[:-1], CLOSE)
+    ratios[distances[1:] < CLOSE] = 0.0
+    parted = np.flatnonzero(np.any(distances >= CLOSE, axis=1))
     return {
         **compare(LAWS[env][0].quantile, np.diff(stairs.taus[0]), stairs.values[0])._asdict(),
         "still_moves": float(np.max(np.abs(stairs.taus[0] - before.taus[0]))),
         "largest_ratio": float(ratios.max()),
-        "together_after": int(np.argmax(together)) if together.any() else None,
+        "together_after": int(parted[-1]) + 1 if parted[-1] + 1 < STEPS else None,
         "last_distance": float(distances[-1].max()),
         "farthest": distances.max(axis=1).tolist(),
         "edges": np.array(edges)[:, 1:-1].tolist(),
@@ -174,23 +173,18 @@ def main() -> None:
 def write(results: dict[str, dict[str, dict]], commit: str, out: Path) -> None:
     lines = HEADER.format(commit=commit, pairs=PAIRS, steps=STEPS, close=CLOSE, count=COUNT).splitlines()
     for env, rows in results.items():
-        best, even = (
-            w1_of_fractions(LAWS[env][0].quantile, taus) for taus in (optimum(env), np.linspace(0, 1, COUNT + 1))
-        )
-        lines += [
-            "",
-            f"## {LAWS[env][0].name}",
-            "",
-            f"Optimal fractions allow W1 {best:.4f}, uniform ones {even:.4f}.",
-            "",
-        ]
-        lines += ["| | W1 | mean | W1 of its fractions | pairs together after | largest factor of a step |"]
-        lines += ["|---|---|---|---|---|---|"]
+        law = LAWS[env][0]
+        edges = optimal_fractions(law.quantile, COUNT), np.linspace(0, 1, COUNT + 1)
+        best, even = (w1_of_fractions(law.quantile, taus) for taus in edges)
+        lines += ["", f"## {law.name}", "", f"Optimal fractions allow W1 {best:.4f}, uniform ones {even:.4f}.", ""]
+        lines += ["| | W1 | mean | W1 of its fractions | at rest | pairs together after | largest factor of a step |"]
+        lines += ["|---|---|---|---|---|---|---|"]
         for name, row in rows.items():
-            after = row["together_after"]
+            after, moves = row["together_after"], row["still_moves"]
             meet = f"{after:,}" if after is not None else f"not in {STEPS:,} ({row['last_distance']:.2g} apart)"
+            rest = "yes" if moves < CLOSE else f"no, {moves:.1g} a step"
             found = " | ".join(f"{row[key]:.4f}" for key in ("w1", "mean", "fractions"))
-            lines.append(f"| {name} | {found} | {meet} | {row['largest_ratio']:.2f} |")
+            lines.append(f"| {name} | {found} | {rest} | {meet} | {row['largest_ratio']:.2f} |")
     (out / "contraction.md").write_text("\n".join([*lines, *FOOTER.splitlines()]) + "\n")
     kept = {env: {name: without_lists(row) for name, row in rows.items()} for env, rows in results.items()}
     (out / "contraction.json").write_text(json.dumps({"commit": commit, "results": kept}, indent=1) + "\n")
@@ -200,24 +194,13 @@ def without_lists(row: dict) -> dict:
     return {key: value for key, value in row.items() if not isinstance(value, list)}
 
 
-def optimum(env: str) -> np.ndarray:
-    """Edges whose value lies midway between its neighbours', by descent on the law itself."""
-    quantile, logits = LAWS[env][0].quantile, np.zeros((1, COUNT))
-    for _ in range(20_000):
-        stairs = Staircases(logits, logits)
-        taus = stairs.taus[0]
-        gradient = w1_gradient(quantile((taus[1:] + taus[:-1]) / 2)[None], quantile(taus[1:-1])[None])
-        logits = logits - through_softmax(gradient, np.diff(taus)[None])
-    return stairs.taus[0]
-
-
 def paint(figure: Figure, results: dict[str, dict[str, dict]]) -> None:
     far, near = figure.subplots(1, 2)
     for (name, row), look in zip(results["toy/normal"].items(), looks(list(VARIANTS)).values(), strict=True):
         far.plot(np.maximum(row["farthest"], CLOSE), look.linestyle, color=look.color, linewidth=1, label=name)
     far.set(xscale="symlog", yscale="log", xlabel="iteration", ylabel="distance of the farthest pair")
     far.legend(fontsize=5.5, loc="lower left", frameon=False)
-    for number, tau in enumerate(optimum("toy/exponential")[1:-1]):
+    for number, tau in enumerate(optimal_fractions(LAWS["toy/exponential"][0].quantile, COUNT)[1:-1]):
         label = "" if number else "optimal for the law"
         near.axhline(tau, color="black", linewidth=0.6, linestyle=":", label=label)
     for name, style, color in (("as printed", "--", "#d55e00"), ("both corrections", "-", LEARNED)):
@@ -234,8 +217,8 @@ known, gamma = 1/2, N = {count}, without networks and samples. Every iteration r
 quantiles at once, then takes a step of gradient descent with the fractions' logits (rate 3 unless said). "Untrained"
 edges, as in the printed algorithm, are taken from the line between the two trained neighbours.
 
-- **W1, mean, W1 of its fractions**: of the staircase to which {steps:,} iterations lead from uniform fractions and
-  values 0.
+- **W1, mean, W1 of its fractions**: of the staircase after {steps:,} iterations from uniform fractions and values 0;
+  **at rest**: whether an edge of it still moves by {close:g} or more in a step.
 - **Pairs together after**: {pairs} pairs of random starts (values and, where they move, fractions); the iteration
   from which on all are closer than {close:g}, by the largest difference of two values plus the largest of two edges.
 - **Largest factor of a step**: of the distance of any pair after and before any one iteration. A contraction by gamma

@@ -1,7 +1,8 @@
 """The study of agents and fractions: its data from runs, and its page from the data.
 
     for plan in agents n_sweep fractions moving laws targets; do
-      fqf suite studies/plans/$plan.toml --runs runs/study/$plan --collected results/$plan.csv
+      kept=results/$plan.csv; [ -f $kept ] || kept=
+      fqf suite studies/plans/$plan.toml --runs runs/study/$plan ${kept:+--collected $kept}
       .venv/bin/python studies/study.py --runs runs/study
     done
 
@@ -99,7 +100,7 @@ def write_page() -> None:
     plans = {plan: read_plan(plan) for plan in PLANS}
     learning = read_learning()
     (PAGES / "study_tables.md").write_text("\n".join(page(plans, learning)) + "\n")
-    if cells := cells_of(plans["agents"]):
+    if cells := cells_of([run for run in plans["agents"] if run.finished]):
         draw_agents(cells, read_published(PUBLISHED), PAGES, "study_agents")
     kinds = kinds_of(learning)
     for name, shown in (

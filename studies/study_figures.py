@@ -11,13 +11,11 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from study_tables import Line
 
 from fqf.paper.curves import average
 from fqf.paper.style import agent_name, by_agent, draw, game_name, looks
 from fqf.report.groups import Cells, natural
-
-Line = Mapping[str, float]
-"""Of a run's log, by name of the metric."""
 
 
 class Published(NamedTuple):
@@ -65,14 +63,17 @@ def draw_agents(cells: Cells, published: Mapping[str, Sequence[Published]], out:
 def draw_published(axis: Axes, points: Sequence[Published]) -> None:
     for frames, score in points:
         axis.axhline(score, color="#777777", linewidth=0.8, linestyle=(0, (2, 2)))
-        axis.annotate(
+        text = axis.annotate(
             f"DQN, published, {frames / 1e6:g}M frames",
-            (0.02, score),
+            (0.99, score),
             xycoords=("axes fraction", "data"),
-            va="bottom",
+            ha="right",
+            va="center",
             color="#555555",
             fontsize=5.5,
         )
+        text.set_bbox({"facecolor": "white", "edgecolor": "none", "pad": 0.5, "alpha": 0.85})
+    axis.margins(y=0.08)
 
 
 PANELS = {

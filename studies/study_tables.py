@@ -4,9 +4,12 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import mean
 
+import numpy as np
+
 from fqf.report.analysis import make_section
 from fqf.report.groups import Cells, natural
 from fqf.report.records import RunRecord
+from fqf.report.statistics import Scores, estimate
 
 Line = Mapping[str, float]
 """Of a run's log, by name of the metric."""
@@ -33,20 +36,20 @@ def page(plans: Mapping[str, Sequence[RunRecord]], learning: Learning) -> Iterab
         sizes[f"`{agent}` at N = 4"] = of_variant(plans["n_sweep"], "n4", agent)
         sizes[f"`{agent}` at N = 8"] = ours[agent]
         sizes[f"`{agent}` at N = 32"] = of_variant(plans["n_sweep"], "n32", agent)
-    yield from ("", "## 2. N, on Breakout", "", *table_of_kinds(sizes))
+    yield from ("", "## 2. N, on Breakout", "", *table_of_kinds(sizes), "", *table_of_advantages(sizes))
     sources = {"proposed (the paper's rate)": ours["fqf"]}
     sources |= {name: of_variant(plans["fractions"], name, "fqf") for name in ("frozen", "uniform", "random")}
     sources |= {
         "proposed, a hundred times the rate": of_variant(plans["fractions"], "moving", "fqf"),
         "`fqf_consistent` (the paper's rate)": ours["fqf_consistent"],
-        "`fqf_consistent`, a hundred times the rate": of_variant(plans["moving"], "moving", "fqf_consistent"),
+        "`fqf_consistent`, four hundred times the rate": of_variant(plans["moving"], "moving", "fqf_consistent"),
     }
     yield from ("", "## 3. Where fractions come from, on Breakout", "", *table_of_kinds(sources))
     yield from ("", "## 4. Fractions while values are learned", "", *table_of_fractions(learning))
     targets = {
         "current, no bonus": of_variant(plans["fractions"], "moving", "fqf"),
         "next": of_variant(plans["targets"], "next", "fqf"),
-        "a bonus of 0.001": of_variant(plans["targets"], "bonus", "fqf"),
+        "a bonus of 1": of_variant(plans["targets"], "bonus", "fqf"),
     }
     yield from ("", "## 5. Targets and bonus, on Breakout, at a hundred times the rate", "", *table_of_kinds(targets))
     yield from ("", collapses(learning))
@@ -77,8 +80,25 @@ def table_of_kinds(kinds: Kinds) -> Iterable[str]:
         yield f"| {name} | {scored(runs)} | {best} |"
 
 
+def table_of_advantages(sizes: Kinds) -> Iterable[str]:
+    """FQF's mean last score less IQN's, at every N."""
+    yield "| N | `fqf` less `iqn`, 95 % of a bootstrap over seeds |"
+    yield "|---|---|"
+    for count in (4, 8, 32):
+        both = [[run.score("last") for run in sizes[f"`{agent}` at N = {count}"]] for agent in ("fqf", "iqn")]
+        found = interval(estimate(difference, [np.array(each) for each in both], 0)) if all(both) else "-"
+        yield f"| {count} | {found} |"
+
+
+def difference(scores: Scores) -> np.ndarray:
+    return scores[0].mean(axis=-1) - scores[1].mean(axis=-1)
+
+
 def table_of_games(runs: Sequence[RunRecord]) -> Iterable[str]:
     cells = cells_of(runs)
+    if not cells:
+        yield "No run has finished yet."
+        return
     games = sorted({env for each in cells.values() for env in each})
     yield "| last score: mean (range), seeds | " + " | ".join(game.split("/")[1] for game in games) + " |"
     yield "|---|" + "---|" * len(games)

@@ -39,8 +39,27 @@ def test_a_target_of_one_atom_has_the_rewards_quantiles(study):
     np.testing.assert_array_equal(after.logits, LOGITS)
 
 
+def test_between_two_atoms_regression_rests_in_the_middle(study):
+    """Uniform fractions on Uniform[0, 2], from its own staircase: every midpoint is a tie of the target's sixteen
+    atoms, and the middle is the law's own quantile, (2i + 1) / 8."""
+    own = np.arange(1, 16, 2)[None] / 8
+    stairs = study.Staircases(np.zeros((1, 8)), own)
+    after = study.iterate(stairs, study.VARIANTS["uniform fractions, fixed"], study.REWARDS["toy/uniform"])
+    np.testing.assert_allclose(after.values, own, atol=1e-8)
+
+
+def test_pairs_are_together_only_once_they_stay_so(study, monkeypatch):
+    """Distances 1, 0, 1, 0, 0: the factor of the third step, from below CLOSE, counts as well."""
+    monkeypatch.setattr(study, "STEPS", 5)
+    path = iter([1.0, 0.0, 1.0, 0.0, 0.0])
+    monkeypatch.setattr(study, "apart", lambda stairs: np.full(study.PAIRS, next(path)))
+    found = study.run("toy/normal", study.VARIANTS["uniform fractions, fixed"])
+    assert found["together_after"] == 3
+    assert found["largest_ratio"] == pytest.approx(1 / study.CLOSE)
+
+
 def test_weights_are_those_of_the_variant(study):
-    """Atoms 0, 4 and 40 of rewards that are 0: the middle quantile is that of the atom which holds it."""
+    """Atoms 0, 4 and 40 of rewards that are 0: a quantile is that of the atom which holds it."""
     stairs = study.Staircases(np.log([[0.7, 0.2, 0.1]]), np.array([[0.0, 4.0, 40.0]]))  # midpoints .35, .8, .95
     nothing = lambda x: (x >= 0) * 1.0  # noqa: E731
     equal = study.iterate(stairs, study.Variant("equal", "trained", 0.0), nothing).values

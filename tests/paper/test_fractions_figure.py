@@ -120,6 +120,12 @@ def test_a_run_is_played_into_data_and_a_picture(tmp_path, monkeypatch, capsys):
     assert (out / "fractions.png").read_bytes().startswith(b"\x89PNG")
     assert cli.main([*arguments, "--max-steps", "0"]) == 2
     assert capsys.readouterr().err == "fqf: max_steps is 0, but must be at least 1\n"
+    for option in (["--max-steps", "5"], ["--seed", "2"], ["--epsilon", "0.5"]):
+        assert cli.main(["paper", "fractions", "--out", str(tmp_path / "none"), *option]) == 2
+        assert capsys.readouterr().err == (
+            f"fqf: {option[0]} is for an episode that is played: name a run after --run\n"
+        )
+    assert not (tmp_path / "none").exists()
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,24 @@ def test_scores_and_percents(write_run, tmp_path, capsys):
     assert percents == {"4": pytest.approx(50), "8": pytest.approx(100)}
 
 
+def test_the_projects_own_files_are_put_together(write_run, collect, tmp_path, capsys, monkeypatch):
+    """N = 8 is in the comparison of all agents, which has other games and other agents, too."""
+    for n in (4, 32):
+        write_run("fqf", "minatar/breakout", 0, [0.0, 1.0, 2.0], runs=tmp_path / "n" / f"n{n}", num_fractions=n)
+    write_run("fqf", "minatar/breakout", 0, [0.0, 1.0, 3.0], runs=tmp_path / "agents")
+    write_run("fqf", "minatar/asterix", 0, [0.0, 1.0, 3.0], runs=tmp_path / "agents")
+    write_run("dqn", "minatar/breakout", 0, [0.0, 1.0, 3.0], runs=tmp_path / "agents")
+    monkeypatch.chdir(tmp_path)
+    collect([tmp_path / "agents"], tmp_path / "results" / "agents.csv")
+    assert cli.main(["paper", "n-sweep", "--out", "out"]) == 2
+    assert "there is no results/n_sweep.csv here" in capsys.readouterr().err
+    collect([tmp_path / "n"], tmp_path / "results" / "n_sweep.csv")
+    assert cli.main(["paper", "n-sweep", "--out", "out"]) == 0
+    scores = {row[1]: row[5] for row in rows_of(tmp_path / "out" / "n-sweep.csv") if row[4] == "minatar/breakout"}
+    assert scores == {"4": "2.0", "8": "3.0", "32": "2.0"}
+    assert "asterix" not in (tmp_path / "out" / "n-sweep.csv").read_text()
+
+
 def test_atari_is_in_percent_of_the_human(write_run, tmp_path):
     write_run("fqf", "atari/pong", 0, [-21.0, 0.0, 14.6], steps=1_000_000, num_fractions=64)
     write_run("fqf", "atari/breakout", 0, [0.0, 0.0, 16.1], steps=1_000_000, num_fractions=64)

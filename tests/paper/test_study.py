@@ -1,6 +1,7 @@
 """The study's files: what was kept stays when its runs are gone."""
 
 import json
+import math
 import runpy
 import shutil
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 STUDIES = Path(__file__).parents[2] / "studies"
+UNIFORM = math.log(8)
 
 
 @pytest.fixture
@@ -27,10 +29,34 @@ def study(monkeypatch, tmp_path):
     return run
 
 
-def log(run, steps, shift):
-    names = ("fraction_entropy", "fraction_shift", "crossing_rate", "w1_estimate", "w1_gradient_norm", "q")
-    lines = [{"step": step, **dict.fromkeys(names, 1.5), "fraction_shift": shift} for step in steps]
+def log(run, steps, shift, entropy=UNIFORM):
+    """Every metric has numbers of its own: a shift of .25 goes with crossings of .5, W1 of .75 and a gradient of 10."""
+    lines = [
+        {
+            "step": step,
+            "fraction_entropy": entropy,
+            "fraction_shift": shift,
+            "crossing_rate": 2 * shift,
+            "w1_estimate": 3 * shift,
+            "w1_gradient_norm": 40 * shift,
+            "q": 7.0,
+        }
+        for step in steps
+    ]
     (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def test_a_run_whose_fractions_collapse_is_counted(study, write_run, tmp_path):
+    n32 = tmp_path / "runs" / "n_sweep" / "n32"
+    log(write_run("fqf", "minatar/breakout", 0, [0.5, 4.0], runs=n32, num_fractions=32), (9,), 0.5, 0.4 * math.log(32))
+    log(write_run("fqf", "minatar/breakout", 1, [0.5, 8.0], runs=n32, num_fractions=32), (9,), 0.5, 0.6 * math.log(32))
+    for seed, score in enumerate((5.0, 5.0)):
+        log(write_run("iqn", "minatar/breakout", seed, [0.5, score], runs=n32, num_quantiles=32), (), 0)
+    page = study("--runs", "runs")
+    assert "1 of 2 runs; the lowest is 0.40." in page
+    # 4 and 8 less 5: 1 in the mean; of two seeds drawn with replacement both may be the 4, or the 8.
+    assert "| 32 | 1.00 (-1.00 to 3.00) |" in page
+    assert "| 4 | - |" in page
 
 
 def test_the_study_goes_on_where_its_runs_are_gone(study, write_run, tmp_path):
@@ -49,7 +75,10 @@ def test_the_study_goes_on_where_its_runs_are_gone(study, write_run, tmp_path):
     page = study("--runs", "runs")
     assert "| `fqf` | 5.0 (4.0 to 6.0), 2 |" in page
     assert "| random | 9.0, 1 | 9.0 |" in page
-    assert "| agents/fqf/minatar.breakout | 2 | 20,000 to 110,000 |" in page  # 20,000 and 20,000; 200,000 and 20,000
+    # Of two seeds: 20,000 and 20,000, then 200,000 and 20,000 steps; shifts of .25 and .75, both times.
+    means = "20,000 to 110,000 | 1.000 to 1.000 | 0.500 to 0.500 | 1.000 to 1.000 | 1.500 to 1.500 | 20.0 to 20.0 |"
+    assert f"| agents/fqf/minatar.breakout | 2 | {means}" in page
+    assert "0 of 2 runs; the lowest is 1.00." in page
     before = {path: path.read_bytes() for path in Path("results").iterdir()}
     assert study("--runs", "runs") == page
     shutil.rmtree("runs")

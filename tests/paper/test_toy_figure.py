@@ -61,7 +61,9 @@ def test_the_data_behind_the_figure(tmp_path):
 
 def test_every_agent_has_the_same_number_of_atoms():
     for name, (agent, settings) in toy.agents(5).items():
-        assert 5 in settings.values(), (name, agent)
+        counts = {key: value for key, value in settings.items() if key.startswith("num_")}
+        assert counts, (name, agent)
+        assert set(counts.values()) == {5}, (name, agent)
 
 
 def test_a_run_that_is_there_is_not_repeated(tmp_path, monkeypatch):

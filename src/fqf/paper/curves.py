@@ -118,6 +118,7 @@ def draw_curves(curves: Mapping[str, Mapping[str, Averaged]], labels: Sequence[s
     style = looks(labels)
     atari = all(env.startswith("atari/") for env in curves)
     unit = "million frames" if atari else "thousand agent steps"
+    among_games = len(curves) < across * down and len(labels) <= 6  # is there room for the legend?
 
     def paint(figure: Figure) -> None:
         axes = figure.subplots(down, across, squeeze=False)
@@ -130,12 +131,14 @@ def draw_curves(curves: Mapping[str, Mapping[str, Averaged]], labels: Sequence[s
             axis.set_ylabel("score")
         lines = [Line2D([], [], **look._asdict(), markersize=3, linewidth=1) for look in style.values()]
         where: dict[str, Any] = {"loc": "outside upper center", "ncols": 3}
-        if len(curves) < axes.size and len(labels) <= 6:  # there is room among the games
+        if among_games:
             where = {"loc": "center", "bbox_to_anchor": (0.5, 0.5), "bbox_transform": axes.flat[-1].transAxes}
         figure.legend(lines, [agent_name(label) for label in labels], frameon=False, **where)
         figure.supxlabel(f"{unit}\n{words}", fontsize=7)
 
-    draw(1.15 * down + 0.45, paint, out, "curves", COLUMN_INCHES if across == 2 else 2 * COLUMN_INCHES)
+    rows = 0 if among_games else -(-len(labels) // 3)
+    height = 1.15 * down + 0.6 + 0.15 * rows
+    draw(height, paint, out, "curves", COLUMN_INCHES if across == 2 else 2 * COLUMN_INCHES)
 
 
 def draw_game(axis: Axes, found: Mapping[str, Averaged], style: Mapping[str, Look], atari: bool) -> None:

@@ -39,10 +39,10 @@ class Options:
     """Finished run of FQF to play; if not given, the episode that comes with fqf is drawn."""
     epsilon: float | None = None
     """Share of random actions; the run's own evaluation epsilon if not given."""
-    max_steps: int = 1_000
-    """Steps after which the episode is cut, if it has not ended."""
-    seed: int = 1
-    """Of the episode."""
+    max_steps: int | None = None
+    """Steps after which the episode is cut, if it has not ended; 1,000 if not given."""
+    seed: int | None = None
+    """Of the episode; 1 if not given."""
 
 
 class Episode(NamedTuple):
@@ -76,6 +76,9 @@ def make(options: Options) -> str:
         write_episode(play_run(options.run, options), options.out)
         episode = read_episode(lambda name: (options.out / name).read_bytes())
     else:
+        for name in ("epsilon", "max_steps", "seed"):
+            if getattr(options, name) is not None:
+                raise UserError(f"--{name.replace('_', '-')} is for an episode that is played: name a run after --run")
         episode = read_episode(data)
         write_episode(episode, options.out)
     states = compare_states(episode.widths)
@@ -120,18 +123,20 @@ def play_run(path: Path, options: Options) -> Episode:
     policy = load(path)
     refuse_without_fractions(policy, path)
     config = policy.config
-    epsilon = check_play(config, None, options.epsilon, options.seed)
-    if options.max_steps < 1:
-        raise UserError(f"max_steps is {options.max_steps}, but must be at least 1")
+    seed = 1 if options.seed is None else options.seed
+    max_steps = 1_000 if options.max_steps is None else options.max_steps
+    epsilon = check_play(config, None, options.epsilon, seed)
+    if max_steps < 1:
+        raise UserError(f"max_steps is {max_steps}, but must be at least 1")
     widths, pictures = [], []
     environment = environments.make(config.env, config.environment)
-    for moment in play(policy, environment, epsilon, options.seed, options.max_steps):
+    for moment in play(policy, environment, epsilon, seed, max_steps):
         widths.append(moment.distribution.probabilities[0])  # all actions have the same fractions
         pictures.append(in_bytes(as_picture(moment.observation) if moment.picture is None else moment.picture))
     rounded = np.round(np.array(widths, np.float64), DIGITS)
     flat = flatten(config)
     facts = {name: flat[name] for name in ("agent", "env", "seed", "steps", "num_fractions", "fraction_learning_rate")}
-    facts |= {"epsilon": epsilon, "episode_seed": options.seed, "commit": commit_of(path)}
+    facts |= {"epsilon": epsilon, "episode_seed": seed, "commit": commit_of(path)}
     shown = {step: picture for step in find_spikes(rounded, SPIKES) if (picture := pictures[step]) is not None}
     return Episode(facts, rounded, shown)
 

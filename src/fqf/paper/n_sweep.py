@@ -7,7 +7,16 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from fqf.errors import UserError
-from fqf.paper.runs import chosen, how_scored, lacking, only_finished, read_runs, refuse_mixed, seeds_in_words
+from fqf.paper.runs import (
+    chosen,
+    how_scored,
+    lacking,
+    only_finished,
+    own_file,
+    read_runs,
+    refuse_mixed,
+    seeds_in_words,
+)
 from fqf.paper.style import BLANK, COLUMN_INCHES, NAMES, by_agent, column_widths, draw_table, game_name, write_csv
 from fqf.report.analysis import common_games, games_of, human_scale, score_groups, span_scale
 from fqf.report.groups import Cells, family, variants
@@ -24,7 +33,8 @@ class Options:
     out: Path = Path("paper")
     """Directory to write into."""
     runs: tuple[Path, ...] = ()
-    """Runs, directories of them, or files of collected scores; results/n_sweep.csv if not given."""
+    """Runs, directories of them, or files of collected scores; if not given, results/n_sweep.csv, and of
+    results/agents.csv the same games."""
     agents: str = "iqn,fqf"
     """Whose scores, with commas between them."""
     score: Literal["last", "best"] = "last"
@@ -65,7 +75,9 @@ class Sweep(NamedTuple):
 
 
 def make(options: Options) -> str:
-    found, left_out = read_runs(options.runs, "n_sweep")
+    found, left_out = read_runs(options.runs, "n_sweep", "agents")
+    if not options.runs:
+        found = on_swept_games(found)
     picked, missing = chosen(found, options.agents)
     runs = only_finished(picked, left_out)
     refuse_mixed(runs, "table")
@@ -79,6 +91,12 @@ def make(options: Options) -> str:
     said += [f"no runs of {agent}" for agent in missing] + lacking(sweep.means, games_of(sweep.cells))
     said += [f"left out: {each}" for each in left_out]
     return "; ".join(said)
+
+
+def on_swept_games(runs: Sequence[RunRecord]) -> list[RunRecord]:
+    """The comparison of all agents, which has one of the N, may have more games than the sweep over N."""
+    swept = {run.env for run in runs if run.path.is_relative_to(own_file("n_sweep"))}
+    return [run for run in runs if run.env in swept]
 
 
 def sum_up(runs: Sequence[RunRecord], score: str) -> Sweep:

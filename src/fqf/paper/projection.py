@@ -61,6 +61,14 @@ def least_w1(quantile: QuantileFunction, taus: np.ndarray) -> float:
     return float(np.sum(above - below))
 
 
+def through_softmax(slope: np.ndarray, widths: np.ndarray) -> np.ndarray:
+    """A gradient with respect to the inner edges [..., N - 1] as one with respect to the logits of the widths [..., N].
+    Inner edge i lies above the widths 0..i-1; through the softmax, d width_k = width_k (d logit_k - mean)."""
+    by_width = np.zeros_like(widths)
+    by_width[..., :-1] = np.cumsum(slope[..., ::-1], axis=-1)[..., ::-1]
+    return widths * (by_width - np.sum(widths * by_width, axis=-1, keepdims=True))
+
+
 def optimal_fractions(quantile: QuantileFunction, count: int) -> np.ndarray:
     """Where W1 is least: by descent along proposition 1's gradient, in the logits of the widths, from equal widths."""
 
@@ -70,10 +78,7 @@ def optimal_fractions(quantile: QuantileFunction, count: int) -> np.ndarray:
 
     def error_and_slope(logits: np.ndarray) -> tuple[float, np.ndarray]:
         taus = edges(logits)
-        widths, slope = np.diff(taus), w1_slope(quantile, taus)
-        # Inner edge i lies above the widths 0..i-1; through the softmax, d width_k = width_k (d logit_k - mean).
-        by_width = np.concatenate([np.cumsum(slope[::-1])[::-1], [0.0]])
-        return least_w1(quantile, taus), widths * (by_width - widths @ by_width)
+        return least_w1(quantile, taus), through_softmax(w1_slope(quantile, taus), np.diff(taus))
 
     found = optimize.minimize(error_and_slope, np.zeros(count), jac=True, method="BFGS", options={"gtol": 1e-8})
     return edges(found.x)

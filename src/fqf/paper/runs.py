@@ -31,17 +31,22 @@ class Scores(NamedTuple):
     """Runs, and why."""
 
 
-def read_runs(paths: Sequence[Path], usual: str) -> tuple[list[RunRecord], list[str]]:
-    """Runs from directories and files of collected scores, or else from the project's own file of some name; and what
-    was passed over."""
-    own = RESULTS / f"{usual}.csv"
-    if not paths and not own.is_file():
-        raise NoRuns(f"there is no {own} here: name runs, or files of collected scores, after --runs")
-    runs, skipped = load(paths or [own], complete)
+def own_file(name: str) -> Path:
+    return RESULTS / f"{name}.csv"
+
+
+def read_runs(paths: Sequence[Path], usual: str, *more: str) -> tuple[list[RunRecord], list[str]]:
+    """Runs from directories and files of collected scores, or else from the project's own file of some name, with more
+    from others that are there; and what was passed over."""
+    own = [own_file(usual), *(path for path in map(own_file, more) if path.is_file())]
+    if not paths and not own[0].is_file():
+        raise NoRuns(f"there is no {own[0]} here: name runs, or files of collected scores, after --runs")
+    places = paths or own
+    runs, skipped = load(places, complete)
     left_out = [f"{path} ({why})" for path, why in skipped]
     if not runs:
         why = f": {left_out[0]}" if left_out else ""
-        raise UserError(f"no run with scores in {', '.join(map(str, paths or [own]))}{why}")
+        raise UserError(f"no run with scores in {', '.join(map(str, places))}{why}")
     return runs, left_out
 
 

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from fqf.laws import LAWS, Law, compare
 
-COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
+COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#999999", "#8c510a")
 
 
 def draw_run(path: Path) -> Path:
