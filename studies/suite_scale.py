@@ -23,7 +23,7 @@ from fqf.rundir import is_finished
 from fqf.suite.cluster import STORE_BYTES, load_ray, make_order, ray_executor
 from fqf.suite.command import follow
 from fqf.suite.orders import refuse_other_runs, resolve, train_arguments
-from fqf.suite.plan import expand, make_plan
+from fqf.suite.plan import Resources, expand, make_plan
 from fqf.suite.state import Journal, examine, journal_path
 
 GAMES = [f"minatar/{game}" for game in ("asterix", "breakout", "freeway", "seaquest", "space_invaders")]
