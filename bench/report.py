@@ -164,7 +164,8 @@ def draw(results: dict[str, Any], path: Path) -> None:
     axes.set_yticks(places, [bar.what for bar in shown], fontsize=8)
     axes.axvline(1, color="grey", linewidth=0.8)
     for place, bar in zip(places, shown, strict=True):
-        axes.annotate(f" {bar.figure:.2f}", (bar.figure, place), va="center", fontsize=8)
+        beside = max(bar.figure, bar.bar)  # the mark of a bar that was missed
+        axes.annotate(f"  {bar.figure:.2f}", (beside, place), va="center", fontsize=8)
     figure.savefig(path, dpi=150)
 
 

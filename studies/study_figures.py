@@ -5,7 +5,7 @@ import csv
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -16,6 +16,8 @@ from study_tables import Line
 from fqf.paper.curves import average
 from fqf.paper.style import agent_name, by_agent, draw, game_name, looks
 from fqf.report.groups import Cells, natural
+
+PUBLISHED: dict[str, Any] = {"color": "#777777", "linewidth": 0.8, "linestyle": (0, (2, 2))}
 
 
 class Published(NamedTuple):
@@ -53,27 +55,20 @@ def draw_agents(cells: Cells, published: Mapping[str, Sequence[Published]], out:
         axes[0].set_ylabel("score")
         figure.supxlabel("thousand agent steps", fontsize=7)
         lines = [Line2D([], [], **look._asdict(), markersize=3, linewidth=1) for look in style.values()]
-        figure.legend(
-            lines, [agent_name(label) for label in labels], frameon=False, loc="outside upper center", ncols=5
-        )
+        lines.append(Line2D([], [], **PUBLISHED))
+        names = [*(agent_name(label) for label in labels), "DQN, published, at so many frames"]
+        figure.legend(lines, names, frameon=False, loc="outside upper center", ncols=5)
 
     draw(2.6, paint, out, name, 6.8)
 
 
 def draw_published(axis: Axes, points: Sequence[Published]) -> None:
+    """The frames stand beside the panel, where no curve is."""
     for frames, score in points:
-        axis.axhline(score, color="#777777", linewidth=0.8, linestyle=(0, (2, 2)))
-        text = axis.annotate(
-            f"DQN, published, {frames / 1e6:g}M frames",
-            (0.99, score),
-            xycoords=("axes fraction", "data"),
-            ha="right",
-            va="center",
-            color="#555555",
-            fontsize=5.5,
+        axis.axhline(score, **PUBLISHED)
+        axis.annotate(
+            f"{frames / 1e6:g}M", (1.01, score), xycoords=("axes fraction", "data"), va="center", fontsize=5.5
         )
-        text.set_bbox({"facecolor": "white", "edgecolor": "none", "pad": 0.5, "alpha": 0.85})
-    axis.margins(y=0.08)
 
 
 PANELS = {
