@@ -79,16 +79,16 @@ def start(runs: Path, cluster: Any) -> subprocess.Popen[str]:
 
 
 def finish(process: subprocess.Popen[str]) -> str:
-    messages = process.communicate(timeout=300)[1]
+    messages = process.communicate(timeout=900)[1]
     assert process.returncode == 0, messages
     return messages
 
 
 def wait_until(holds: Callable[[], Any], process: subprocess.Popen[str]) -> Any:
-    end = time.monotonic() + 120
+    end = time.monotonic() + 400  # on a busy machine a run may take minutes to begin
     while not (found := holds()):
         assert process.poll() is None, process.communicate()[1]
-        assert time.monotonic() < end, "nothing happened for two minutes"
+        assert time.monotonic() < end, "nothing happened for minutes"
         time.sleep(0.02)
     return found
 
@@ -208,7 +208,7 @@ def test_a_driver_that_is_stopped_or_killed_leaves_nothing_behind_and_goes_on(no
     process = start(runs, nodes)
     wait_until(saved(runs), process)
     process.terminate()
-    messages = process.communicate(timeout=120)[1]
+    messages = process.communicate(timeout=400)[1]
     assert process.returncode == 143
     assert "stopping: every run saves and ends" in messages
     assert messages.rstrip().endswith(f"--runs {runs} --address {nodes.address}")
