@@ -7,7 +7,7 @@ import pytest
 
 from fqf.errors import UserError
 from fqf.networks.heads import ValueHead
-from fqf.networks.layers import CosineEmbedding, PatchConv, cos_pi
+from fqf.networks.layers import CosineEmbedding, PatchConv, cos_pi, product
 from fqf.networks.torsos import NetworkConfig, make_torso, num_features
 
 
@@ -32,6 +32,20 @@ def test_cos_pi_has_the_sines_gradient():
     y = np.float32([0.0, 0.2, 0.4999, 0.5001, 0.75, 1.0, 1.3, 2.5001, 3.4999, 17.4, 63.9])
     expected = -np.pi * np.sin(np.pi * y.astype(np.float64))
     np.testing.assert_allclose(jax.vmap(jax.grad(cos_pi))(jnp.array(y)), expected, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("axes", [(2,), (2, 2), (6,), (7,), (3, 5)], ids=str)
+def test_product_is_the_plain_product_with_its_gradients(axes):
+    """Fewer rows than the six outputs, as many, and more, which take different ways; also under `vmap` over seeds."""
+    inputs, kernel, weights = normal(0, 4, *axes, 5), normal(1, 4, 5, 6), normal(2, 4, *axes, 6)
+
+    def both(multiply):
+        def weighed(inputs, kernel, weights):
+            return jnp.sum(weights * jnp.sin(multiply(inputs, kernel)))
+
+        return jax.vmap(jax.value_and_grad(weighed, argnums=(0, 1)))(inputs, kernel, weights)
+
+    jax.tree.map(functools.partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-5), both(product), both(jnp.matmul))
 
 
 def test_cosine_embedding_is_the_papers_formula_from_the_first_harmonic():
