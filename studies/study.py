@@ -7,9 +7,10 @@
     done
 
 It may be said at any time: what has finished by then is added to results/PLAN.csv (a row for every evaluation) and
-results/learning.csv (what was logged of fractions, after every tenth of a run). Their runs are not made again, so the
-study can go on where no run directory is left, on another day or machine. From these files, and nothing else, it writes
-docs/results/study_tables.md and the study's pictures; without --runs only those.
+results/learning.csv (what was logged of fractions, after every tenth of a run), and what was learned of a known law to
+results/law_ends.csv. Their runs are not made again, so the study can go on where no run directory is left, on another
+day or machine. From these files, and nothing else, it writes docs/results/study_tables.md and the study's pictures;
+without --runs only those.
 """
 
 import argparse
@@ -20,7 +21,7 @@ from pathlib import Path
 
 from collect import collect
 from study_figures import draw_agents, draw_learning, read_published
-from study_tables import cells_of, kinds_of, page, size_of
+from study_tables import Atom, by_kind, cells_of, page, size_of
 
 from fqf.presets import complete
 from fqf.report.groups import natural
@@ -29,7 +30,7 @@ from fqf.report.runs import load
 
 PLANS = ("agents", "n_sweep", "fractions", "moving", "laws", "targets")
 RESULTS, PAGES = Path("results"), Path("docs/results")
-LEARNING = RESULTS / "learning.csv"
+LEARNING, ENDS = RESULTS / "learning.csv", RESULTS / "law_ends.csv"
 PUBLISHED = Path(__file__).parents[1] / "results" / "minatar_published.csv"
 LOGGED = ("fraction_entropy", "fraction_shift", "crossing_rate", "w1_estimate", "w1_gradient_norm", "q")
 
@@ -56,11 +57,19 @@ def keep(root: Path, runs: Sequence[Path], plan: str) -> None:
     """Scores and what was logged of finished runs, beside those of runs that may be gone by now."""
     scores = RESULTS / f"{plan}.csv"
     print(collect([*([scores] if scores.is_file() else []), root], scores, only_finished=True))
-    learning = read_learning()
+    learning, ends = read_learning(), read_ends()
     for run in runs:
         name = f"{plan}/{run.relative_to(root).as_posix()}"
         if name not in learning and (found := logged(run)):
             learning[name] = found
+        if plan == "laws" and name not in ends:
+            ends[name] = learned(run)
+    if ends:
+        with ENDS.open("w", newline="") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(("run", *Atom._fields))
+            for name in sorted(ends, key=natural):
+                writer.writerows((name, *atom) for atom in ends[name])
     with LEARNING.open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(("run", "step", *LOGGED))
@@ -77,6 +86,22 @@ def logged(run: Path) -> list[dict[str, float]]:
         for line, tenth, before in zip(lines, tenths, [0, *tenths], strict=False)
         if tenth > before and "fraction_entropy" in line
     ]
+
+
+def learned(run: Path) -> list[Atom]:
+    """The return's atoms, in the law's one state, of its one action."""
+    found = json.loads((run / "distributions.json").read_text())
+    return [Atom(*pair) for pair in zip(found["probabilities"][0][0], found["values"][0][0], strict=True)]
+
+
+def read_ends() -> dict[str, list[Atom]]:
+    """By run, laws/AGENT/ENV/SEED."""
+    found: dict[str, list[Atom]] = {}
+    if ENDS.is_file():
+        with ENDS.open(newline="") as file:
+            for name, *atom in list(csv.reader(file))[1:]:
+                found.setdefault(name, []).append(Atom(*map(float, atom)))
+    return found
 
 
 def read_learning() -> dict[str, list[dict[str, float]]]:
@@ -99,10 +124,10 @@ def write_page() -> None:
     """Tables and pictures, of finished runs."""
     plans = {plan: read_plan(plan) for plan in PLANS}
     learning = read_learning()
-    (PAGES / "study_tables.md").write_text("\n".join(page(plans, learning)) + "\n")
+    (PAGES / "study_tables.md").write_text("\n".join(page(plans, learning, read_ends())) + "\n")
     if cells := cells_of([run for run in plans["agents"] if run.finished]):
         draw_agents(cells, read_published(PUBLISHED), PAGES, "study_agents")
-    kinds = kinds_of(learning)
+    kinds = by_kind(learning)
     for name, shown in (
         ("study_laws", [kind for kind in kinds if kind.startswith("laws/")]),
         ("study_fractions", [kind for kind in kinds if kind.endswith("/minatar.breakout")]),

@@ -98,6 +98,12 @@ def draw_learning(
             axis.grid(alpha=0.25, linewidth=0.5)
         figure.supxlabel("share of the run", fontsize=7)
         lines = [Line2D([], [], **look._asdict(), markersize=3, linewidth=1) for look in style.values()]
-        figure.legend(lines, list(style), frameon=False, loc="outside upper center", ncols=2)
+        figure.legend(lines, [kind_name(kind) for kind in style], frameon=False, loc="outside upper center", ncols=2)
 
     draw(4.4 + 0.08 * len(kinds), paint, out, name, 6.8)
+
+
+def kind_name(kind: str) -> str:
+    """PLAN/VARIANT/AGENT/ENV as a legend has it: the agent, then what sets these runs apart."""
+    plan, *variant, agent, env = kind.split("/")
+    return ", ".join([agent_name(agent), *([env.split(".")[1]] if plan == "laws" else variant)])

@@ -3,9 +3,12 @@
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import mean
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
+from fqf.laws import LAWS, compare, w1_of_fractions
+from fqf.paper.projection import optimal_fractions
 from fqf.report.analysis import make_section
 from fqf.report.groups import Cells, natural
 from fqf.report.records import RunRecord
@@ -15,6 +18,18 @@ Line = Mapping[str, float]
 """Of a run's log, by name of the metric."""
 Learning = Mapping[str, Sequence[Line]]
 """By run, PLAN/VARIANT/AGENT/ENV/SEED, what was logged after every tenth of it."""
+
+
+class Atom(NamedTuple):
+    """Of a return."""
+
+    probability: float
+    value: float
+
+
+Ends = Mapping[str, Sequence[Atom]]
+"""By run, laws/AGENT/ENV/SEED, what it had learned of its law."""
+Found = TypeVar("Found")
 COLLAPSED = 0.5
 """A run's fractions have collapsed where their mean entropy falls below so much of that of uniform ones."""
 
@@ -22,14 +37,14 @@ Kinds = dict[str, list[RunRecord]]
 """Runs by what they are called in a table."""
 
 
-def page(plans: Mapping[str, Sequence[RunRecord]], learning: Learning) -> Iterable[str]:
+def page(plans: Mapping[str, Sequence[RunRecord]], learning: Learning, ends: Ends) -> Iterable[str]:
     finished = {plan: sum(run.finished for run in runs) for plan, runs in plans.items()}
     yield "# The study's tables"
     yield ""
     yield "Printed by `.venv/bin/python studies/study.py` from `results/*.csv`; finished runs by plan: "
     yield ", ".join(f"{plan} {count}" for plan, count in finished.items()) + ". Only finished runs are in the tables,"
     yield "whose columns say how many seeds they are; what [they mean](study.md)."
-    yield from ("", "## 1. All agents", "", *table_of_games(plans["agents"]), "", *aggregates(plans["agents"]))
+    yield from ("", "## 1. All agents", "", *table_of_games(plans["agents"]), *aggregates(plans["agents"]))
     ours = {agent: on_breakout(plans["agents"], agent) for agent in ("fqf", "iqn", "fqf_consistent")}
     sizes: Kinds = {}
     for agent in ("fqf", "iqn"):
@@ -46,6 +61,7 @@ def page(plans: Mapping[str, Sequence[RunRecord]], learning: Learning) -> Iterab
     }
     yield from ("", "## 3. Where fractions come from, on Breakout", "", *table_of_kinds(sources))
     yield from ("", "## 4. Fractions while values are learned", "", *table_of_fractions(learning))
+    yield from ("", "### Where they end, on known laws", "", *table_of_ends(ends))
     targets = {
         "current, no bonus": of_variant(plans["fractions"], "moving", "fqf"),
         "next": of_variant(plans["targets"], "next", "fqf"),
@@ -65,7 +81,14 @@ def of_variant(runs: Sequence[RunRecord], variant: str, agent: str) -> list[RunR
 
 def scored(runs: Sequence[RunRecord]) -> str:
     """Mean of the last scores, their range, and of how many seeds."""
-    scores = [run.score("last") for run in runs if run.finished]
+    return summed_up([run.score("last") for run in runs])
+
+
+def averaged(runs: Sequence[RunRecord]) -> str:
+    return summed_up([mean(run.trained) for run in runs])
+
+
+def summed_up(scores: Sequence[float]) -> str:
     if not scores:
         return "-"
     spread = f" ({min(scores):.1f} to {max(scores):.1f})" if len(scores) > 1 else ""
@@ -95,15 +118,18 @@ def difference(scores: Scores) -> np.ndarray:
 
 
 def table_of_games(runs: Sequence[RunRecord]) -> Iterable[str]:
-    cells = cells_of(runs)
+    """Last scores, and means of all evaluations of a run, which say how early it learned and jump less."""
+    cells = cells_of([run for run in runs if run.finished])
     if not cells:
         yield "No run has finished yet."
         return
     games = sorted({env for each in cells.values() for env in each})
-    yield "| last score: mean (range), seeds | " + " | ".join(game.split("/")[1] for game in games) + " |"
-    yield "|---|" + "---|" * len(games)
-    for agent, found in cells.items():
-        yield f"| `{agent}` | " + " | ".join(scored(found.get(game, ())) for game in games) + " |"
+    for kind, text in (("last score", scored), ("mean over a run's evaluations", averaged)):
+        yield f"| {kind}: mean (range), seeds | " + " | ".join(game.split("/")[1] for game in games) + " |"
+        yield "|---|" + "---|" * len(games)
+        for agent, found in cells.items():
+            yield f"| `{agent}` | " + " | ".join(text(found.get(game, ())) for game in games) + " |"
+        yield ""
 
 
 def cells_of(runs: Sequence[RunRecord]) -> Cells:
@@ -132,11 +158,11 @@ def interval(estimate) -> str:
     return f"{estimate.value:.2f}{ends}"
 
 
-def kinds_of(learning: Learning) -> dict[str, list[Sequence[Line]]]:
+def by_kind(runs: Mapping[str, Found]) -> dict[str, list[Found]]:
     """By what runs have in common but for their seed."""
-    kinds: dict[str, list[Sequence[Line]]] = {}
-    for name in sorted(learning, key=natural):
-        kinds.setdefault(name.rpartition("/")[0], []).append(learning[name])
+    kinds: dict[str, list[Found]] = {}
+    for name in sorted(runs, key=natural):
+        kinds.setdefault(name.rpartition("/")[0], []).append(runs[name])
     return kinds
 
 
@@ -144,7 +170,7 @@ def table_of_fractions(learning: Learning) -> Iterable[str]:
     """Means over all runs of a kind, at the first and at the last step that was logged."""
     yield "| runs | seeds | steps | entropy (uniform: 1) | distance from uniform | crossing | W1 | its gradient |"
     yield "|---|---|---|---|---|---|---|---|"
-    for name, runs in kinds_of(learning).items():
+    for name, runs in by_kind(learning).items():
         first, last = ([lines[index] for lines in runs] for index in (0, -1))
         yield (
             f"| {name} | {len(runs)} | {over(first, last, 'step', 1, 0)} | "
@@ -160,6 +186,26 @@ def table_of_fractions(learning: Learning) -> Iterable[str]:
             )
             + " |"
         )
+
+
+def table_of_ends(ends: Ends) -> Iterable[str]:
+    """Runs of one agent on one law: mean (range) over seeds, beside what eight atoms can do at best."""
+    yield "| law, agent | seeds | W1 to the law | least at its fractions | least of all | furthest off the best |"
+    yield "|---|---|---|---|---|---|"
+    for kind, runs in by_kind(ends).items():
+        _, agent, env = kind.split("/")
+        (law,) = LAWS[env.replace(".", "/")]
+        optimal = optimal_fractions(law.quantile, len(runs[0]))
+        arrays = [np.array(atoms).T for atoms in runs]
+        found = [compare(law.quantile, *each) for each in arrays]
+        astray = [np.abs(np.cumsum(probabilities)[:-1] - optimal[1:-1]).max() for probabilities, _ in arrays]
+        cells = [ranged([each.w1 for each in found]), ranged([each.fractions for each in found])]
+        cells += [f"{w1_of_fractions(law.quantile, optimal):.3f}", ranged(astray)]
+        yield f"| {law.name}, `{agent}` | {len(runs)} | " + " | ".join(cells) + " |"
+
+
+def ranged(values: Sequence[float]) -> str:
+    return f"{mean(values):.3f} ({min(values):.3f} to {max(values):.3f})"
 
 
 def over(first: Sequence[Mapping], last: Sequence[Mapping], key: str, unit: float, digits: int) -> str:

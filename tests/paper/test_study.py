@@ -84,3 +84,21 @@ def test_the_study_goes_on_where_its_runs_are_gone(study, write_run, tmp_path):
     shutil.rmtree("runs")
     assert study() == page
     assert {path: path.read_bytes() for path in Path("results").iterdir()} == before
+
+
+def test_what_was_learned_of_a_law_is_kept_and_compared_with_the_best_of_as_many_atoms(study, write_run, tmp_path):
+    """Uniform[0, 2]: W1 is half the sum of squared widths if values are the middles, 16/256 at best, with equal widths.
+    Seed 1 has its first edge half a width too far left, 17/256, and values that are all too large by 1: W1 is 1."""
+    equal = [1 / 8] * 8
+    moved = [1 / 16, 3 / 16, *equal[2:]]
+    for seed, (widths, error) in enumerate(((equal, 0), (moved, 1))):
+        run = write_run("fqf", "toy/uniform", seed, [0.5, 4.0], runs=tmp_path / "runs" / "laws")
+        log(run, (), 0)
+        values = [2 * (sum(widths[:place]) + width / 2) + error for place, width in enumerate(widths)]
+        told = {"probabilities": [[widths]] * 3, "values": [[values]] * 3}
+        (run / "distributions.json").write_text(json.dumps(told))
+    page = study("--runs", "runs")
+    w1, least, off = "0.531 (0.062 to 1.000)", "0.064 (0.062 to 0.066)", "0.031 (0.000 to 0.062)"
+    assert f"| Uniform[0, 2], `fqf` | 2 | {w1} | {least} | 0.062 | {off} |" in page
+    shutil.rmtree("runs")
+    assert study() == page
