@@ -16,8 +16,8 @@ def product(inputs: Float[Array, "*axes D"], kernel: Float[Array, "D F"]) -> Flo
     """inputs @ kernel, whose kernel's gradient comes out the way the kernel lies.
 
     JAX makes that gradient as (gradient' @ inputs)', and in a loop XLA's CPU back end turns it around by reading it
-    across its rows wherever it is used: in both of Adam's moments. Turning the inputs around costs less as long as they have fewer
-    rows than there are outputs (docs/decisions/0010-speed.md).
+    across its rows wherever it is used: in both of Adam's moments. Turning the inputs around costs less as long as
+    they have fewer rows than there are outputs (docs/decisions/0010-speed.md).
     """
     return inputs @ kernel
 
