@@ -1,7 +1,7 @@
 """The tables of the study, from what studies/study.py has kept."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import mean
 from typing import NamedTuple, TypeVar
 
@@ -59,7 +59,7 @@ def page(plans: Mapping[str, Sequence[RunRecord]], learning: Learning, ends: End
         "`fqf_consistent` (the paper's rate)": ours["fqf_consistent"],
         "`fqf_consistent`, four hundred times the rate": of_variant(plans["moving"], "moving", "fqf_consistent"),
     }
-    yield from ("", "## 3. Where fractions come from, on Breakout", "", *table_of_kinds(sources))
+    yield from ("", "## 3. Where fractions come from, on Breakout", "", *table_of_kinds(sources, "uniform"))
     yield from ("", "## 4. Fractions while values are learned", "", *table_of_fractions(learning))
     yield from ("", "### Where they end, on known laws", "", *table_of_ends(ends))
     targets = {
@@ -67,7 +67,8 @@ def page(plans: Mapping[str, Sequence[RunRecord]], learning: Learning, ends: End
         "next": of_variant(plans["targets"], "next", "fqf"),
         "a bonus of 1": of_variant(plans["targets"], "bonus", "fqf"),
     }
-    yield from ("", "## 5. Targets and bonus, on Breakout, at a hundred times the rate", "", *table_of_kinds(targets))
+    yield from ("", "## 5. Targets and bonus, on Breakout, at a hundred times the rate", "")
+    yield from table_of_kinds(targets, "current, no bonus")
     yield from ("", collapses(learning))
 
 
@@ -79,38 +80,54 @@ def of_variant(runs: Sequence[RunRecord], variant: str, agent: str) -> list[RunR
     return [run for run in on_breakout(runs, agent) if variant in run.path.parts]
 
 
-def scored(runs: Sequence[RunRecord]) -> str:
-    """Mean of the last scores, their range, and of how many seeds."""
-    return summed_up([run.score("last") for run in runs])
+def last(run: RunRecord) -> float:
+    return run.score("last")
 
 
-def averaged(runs: Sequence[RunRecord]) -> str:
-    return summed_up([mean(run.trained) for run in runs])
+def over_the_run(run: RunRecord) -> float:
+    """The mean of a run's evaluations, which says how early it learned and jumps less than the last of them."""
+    return mean(run.trained)
+
+
+SCORES: Mapping[str, Callable[[RunRecord], float]] = {
+    "last score": last,
+    "mean over a run's evaluations": over_the_run,
+}
 
 
 def summed_up(scores: Sequence[float]) -> str:
+    """Their mean, their range, and how many they are."""
     if not scores:
         return "-"
     spread = f" ({min(scores):.1f} to {max(scores):.1f})" if len(scores) > 1 else ""
     return f"{mean(scores):.1f}{spread}, {len(scores)}"
 
 
-def table_of_kinds(kinds: Kinds) -> Iterable[str]:
-    yield "| | last score: mean (range), seeds | best |"
-    yield "|---|---|---|"
+def table_of_kinds(kinds: Kinds, least: str | None = None) -> Iterable[str]:
+    """Their scores and, where one is named to compare the others with, what they are ahead of it."""
+    compared = [f"{name} less that of *{least}*" for name in SCORES] if least else []
+    yield "| | " + " | ".join([*(f"{name}: mean (range), seeds" for name in SCORES), *compared]) + " |"
+    yield "|---|" + "---|" * (len(SCORES) + len(compared))
     for name, runs in kinds.items():
-        best = f"{mean(run.score('best') for run in runs):.1f}" if runs else "-"
-        yield f"| {name} | {scored(runs)} | {best} |"
+        cells = [summed_up([score(run) for run in runs]) for score in SCORES.values()]
+        if least:
+            cells += [less(runs, kinds[least], score) if name != least else "" for score in SCORES.values()]
+        yield f"| {name} | " + " | ".join(cells) + " |"
 
 
 def table_of_advantages(sizes: Kinds) -> Iterable[str]:
-    """FQF's mean last score less IQN's, at every N."""
-    yield "| N | `fqf` less `iqn`, 95 % of a bootstrap over seeds |"
-    yield "|---|---|"
+    yield "| `fqf` less `iqn`, 95 % of a bootstrap over seeds | " + " | ".join(SCORES) + " |"
+    yield "|---|" + "---|" * len(SCORES)
     for count in (4, 8, 32):
-        both = [[run.score("last") for run in sizes[f"`{agent}` at N = {count}"]] for agent in ("fqf", "iqn")]
-        found = interval(estimate(difference, [np.array(each) for each in both], 0)) if all(both) else "-"
-        yield f"| {count} | {found} |"
+        fqf, iqn = (sizes[f"`{agent}` at N = {count}"] for agent in ("fqf", "iqn"))
+        yield f"| N = {count} | " + " | ".join(less(fqf, iqn, score) for score in SCORES.values()) + " |"
+
+
+def less(runs: Sequence[RunRecord], others: Sequence[RunRecord], score: Callable[[RunRecord], float]) -> str:
+    """Mean score of runs less that of others, and its interval."""
+    if not runs or not others:
+        return "-"
+    return interval(estimate(difference, [np.array([score(run) for run in each]) for each in (runs, others)], 0))
 
 
 def difference(scores: Scores) -> np.ndarray:
@@ -118,17 +135,17 @@ def difference(scores: Scores) -> np.ndarray:
 
 
 def table_of_games(runs: Sequence[RunRecord]) -> Iterable[str]:
-    """Last scores, and means of all evaluations of a run, which say how early it learned and jump less."""
     cells = cells_of([run for run in runs if run.finished])
     if not cells:
         yield "No run has finished yet."
         return
     games = sorted({env for each in cells.values() for env in each})
-    for kind, text in (("last score", scored), ("mean over a run's evaluations", averaged)):
-        yield f"| {kind}: mean (range), seeds | " + " | ".join(game.split("/")[1] for game in games) + " |"
+    for name, score in SCORES.items():
+        yield f"| {name}: mean (range), seeds | " + " | ".join(game.split("/")[1] for game in games) + " |"
         yield "|---|" + "---|" * len(games)
         for agent, found in cells.items():
-            yield f"| `{agent}` | " + " | ".join(text(found.get(game, ())) for game in games) + " |"
+            texts = [summed_up([score(run) for run in found.get(game, ())]) for game in games]
+            yield f"| `{agent}` | " + " | ".join(texts) + " |"
         yield ""
 
 

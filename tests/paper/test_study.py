@@ -55,8 +55,8 @@ def test_a_run_whose_fractions_collapse_is_counted(study, write_run, tmp_path):
     page = study("--runs", "runs")
     assert "1 of 2 runs; the lowest is 0.40." in page
     # 4 and 8 less 5: 1 in the mean; of two seeds drawn with replacement both may be the 4, or the 8.
-    assert "| 32 | 1.00 (-1.00 to 3.00) |" in page
-    assert "| 4 | - |" in page
+    assert "| N = 32 | 1.00 (-1.00 to 3.00) | 1.00 (-1.00 to 3.00) |" in page
+    assert "| N = 4 | - | - |" in page
 
 
 def test_the_study_goes_on_where_its_runs_are_gone(study, write_run, tmp_path):
@@ -71,10 +71,15 @@ def test_the_study_goes_on_where_its_runs_are_gone(study, write_run, tmp_path):
     ]
     shutil.rmtree(agents)
     log(write_run("fqf", "minatar/breakout", 1, [0.5, 2.0, 6.0], runs=agents), (20_000,), 0.75)
-    log(write_run("fqf", "minatar/breakout", 0, [0.5, 2.0, 9.0], runs=fractions / "random", fractions="random"), (), 0)
+    for source, score in (("random", 9.0), ("uniform", 6.0)):
+        run = write_run("fqf", "minatar/breakout", 0, [0.5, 2.0, score], runs=fractions / source, fractions=source)
+        log(run, (), 0)
     page = study("--runs", "runs")
     assert "| `fqf` | 5.0 (4.0 to 6.0), 2 |" in page
-    assert "| random | 9.0, 1 | 9.0 |" in page
+    assert "| proposed (the paper's rate) | 5.0 (4.0 to 6.0), 2 | 3.5 (3.0 to 4.0), 2 | -1.00 | -0.50 |" in page
+    assert "| random | 9.0, 1 | 5.5, 1 | 3.00 | 1.50 |" in page
+    assert "| uniform | 6.0, 1 | 4.0, 1 |  |  |" in page
+    assert "| frozen | - | - | - | - |" in page
     # Of two seeds: 20,000 and 20,000, then 200,000 and 20,000 steps; shifts of .25 and .75, both times.
     means = "20,000 to 110,000 | 1.000 to 1.000 | 0.500 to 0.500 | 1.000 to 1.000 | 1.500 to 1.500 | 20.0 to 20.0 |"
     assert f"| agents/fqf/minatar.breakout | 2 | {means}" in page
