@@ -15,7 +15,6 @@ from pathlib import Path
 
 from fqf.errors import UserError
 from fqf.files import write_whole
-from fqf.presets import complete, shorten
 from fqf.report.collected import write_collected
 from fqf.report.groups import natural
 from fqf.report.plots import count
@@ -32,7 +31,7 @@ def name_of(run: RunRecord, roots: list[Path]) -> tuple[str, str]:
 
 
 def collect(roots: list[Path], out: Path, only_finished: bool = False) -> str:
-    found, skipped = load(roots, complete)
+    found, skipped = load(roots)
     for each in skipped:
         print(f"left out {each.path}: {each.why}", file=sys.stderr)
     runs = [run for run in found if run.finished or not only_finished]
@@ -43,7 +42,7 @@ def collect(roots: list[Path], out: Path, only_finished: bool = False) -> str:
     if times > 1:
         raise UserError(f"{times} runs are called {name}: name the directory above them, so that they are told apart")
     out.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(out, write_collected(named, shorten).encode())
+    write_whole(out, write_collected(named).encode())
     unfinished = [name for name, _, run in named if not run.finished]
     marked = f", unfinished: {', '.join(unfinished)}" if unfinished else ""
     return f"{count(len(named), 'run')} in {out}{marked}"

@@ -1,6 +1,6 @@
 """The study of agents and fractions: its data from runs, and its page from the data.
 
-    for plan in agents n_sweep fractions moving laws targets; do
+    for plan in agents n_sweep fractions moving laws laws_constant targets atari; do
       kept=results/$plan.csv; [ -f $kept ] || kept=
       fqf suite studies/plans/$plan.toml --runs runs/study/$plan ${kept:+--collected $kept}
       .venv/bin/python studies/study.py --runs runs/study
@@ -15,20 +15,25 @@ without --runs only those.
 
 import argparse
 import csv
+import io
 import json
-from collections.abc import Sequence
+import math
+import sys
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from collect import collect
-from study_figures import draw_agents, draw_learning, read_published
-from study_tables import Atom, by_kind, cells_of, page, size_of
+from study_figures import draw_agents, draw_atari, draw_learning, read_published
+from study_tables import Atom, Logged, by_kind, by_seed, page
 
-from fqf.presets import complete
+from fqf.errors import UserError
+from fqf.files import write_whole
 from fqf.report.groups import natural
 from fqf.report.records import RunRecord
 from fqf.report.runs import load
 
-PLANS = ("agents", "n_sweep", "fractions", "moving", "laws", "targets")
+PLANS = ("agents", "n_sweep", "fractions", "moving", "laws", "laws_constant", "targets", "atari")
 RESULTS, PAGES = Path("results"), Path("docs/results")
 LEARNING, ENDS = RESULTS / "learning.csv", RESULTS / "law_ends.csv"
 PUBLISHED = Path(__file__).parents[1] / "results" / "minatar_published.csv"
@@ -39,48 +44,61 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=Path, help="where the plans' runs are, each in the directory of its plan's name")
     arguments = parser.parse_args()
-    if arguments.runs:
-        for plan in PLANS:
-            if runs := finished_below(arguments.runs / plan):
-                keep(arguments.runs / plan, runs, plan)
-    write_page()
+    try:
+        if arguments.runs:
+            keep(arguments.runs)
+        write_page()
+    except UserError as error:
+        sys.exit(f"study: {error}")
 
 
 # What is kept
 
 
-def finished_below(directory: Path) -> list[Path]:
-    return sorted(path.parent for path in directory.rglob("summary.json"))
-
-
-def keep(root: Path, runs: Sequence[Path], plan: str) -> None:
-    """Scores and what was logged of finished runs, beside those of runs that may be gone by now."""
-    scores = RESULTS / f"{plan}.csv"
-    print(collect([*([scores] if scores.is_file() else []), root], scores, only_finished=True))
+def keep(root: Path) -> None:
+    """Scores and what was logged of finished runs, beside those of runs that may be gone by now. All is read before
+    anything is written."""
+    found = {plan: sorted(path.parent for path in (root / plan).rglob("summary.json")) for plan in PLANS}
+    if not any(found.values()):
+        raise UserError(f"no finished run of {', '.join(PLANS)} in {root}")
+    for plan in PLANS:
+        read_plan(plan)
     learning, ends = read_learning(), read_ends()
-    for run in runs:
-        name = f"{plan}/{run.relative_to(root).as_posix()}"
-        if name not in learning and (found := logged(run)):
-            learning[name] = found
-        if plan == "laws" and name not in ends:
-            ends[name] = learned(run)
-    if ends:
-        with ENDS.open("w", newline="") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(("run", *Atom._fields))
-            for name in sorted(ends, key=natural):
-                writer.writerows((name, *atom) for atom in ends[name])
-    with LEARNING.open("w", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(("run", "step", *LOGGED))
-        for name in sorted(learning, key=natural):
-            writer.writerows((name, int(line["step"]), *(line[each] for each in LOGGED)) for line in learning[name])
+    for plan, runs in found.items():
+        for run in runs:
+            name = f"{plan}/{run.relative_to(root / plan).as_posix()}"
+            if name not in learning and (lines := logged(run)):
+                learning[name] = lines
+            if plan.startswith("laws") and name not in ends:
+                ends[name] = learned(run)
+    for plan in (plan for plan, runs in found.items() if runs):
+        scores = RESULTS / f"{plan}.csv"
+        print(collect([*([scores] if scores.is_file() else []), root / plan], scores, only_finished=True))
+    write_rows(ENDS, ("run", *Atom._fields), ((name, *atom) for name in ordered(ends) for atom in ends[name]))
+    lines = ((name, line) for name in ordered(learning) for line in learning[name])
+    rows = ((name, int(line["step"]), *(line[each] for each in LOGGED)) for name, line in lines)
+    write_rows(LEARNING, ("run", "step", *LOGGED), rows)
+
+
+def ordered(names: Iterable[str]) -> list[str]:
+    return sorted(names, key=natural)
+
+
+def write_rows(path: Path, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(rows)
+    write_whole(path, text.getvalue().encode())
 
 
 def logged(run: Path) -> list[dict[str, float]]:
-    """The first line after every tenth of the run."""
-    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    tenths = [10 * line["step"] // lines[-1]["step"] for line in lines]
+    """The first line after every tenth of the run, of agents that have fractions."""
+    try:
+        lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+        tenths = [10 * line["step"] // lines[-1]["step"] for line in lines]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{run} is finished, but its metrics.jsonl can't be read: {error}") from None
     return [
         line
         for line, tenth, before in zip(lines, tenths, [0, *tenths], strict=False)
@@ -90,50 +108,89 @@ def logged(run: Path) -> list[dict[str, float]]:
 
 def learned(run: Path) -> list[Atom]:
     """The return's atoms, in the law's one state, of its one action."""
-    found = json.loads((run / "distributions.json").read_text())
-    return [Atom(*pair) for pair in zip(found["probabilities"][0][0], found["values"][0][0], strict=True)]
+    try:
+        found = json.loads((run / "distributions.json").read_text())
+        return [Atom(*pair) for pair in zip(found["probabilities"][0][0], found["values"][0][0], strict=True)]
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise UserError(f"{run} is finished, but its distributions.json can't be read: {error}") from None
+
+
+# What was kept
+
+
+def read_rows(path: Path) -> list[dict[str, str]]:
+    if not path.is_file():
+        return []
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
 
 
 def read_ends() -> dict[str, list[Atom]]:
-    """By run, laws/AGENT/ENV/SEED."""
+    """By run, PLAN/AGENT/ENV/SEED."""
     found: dict[str, list[Atom]] = {}
-    if ENDS.is_file():
-        with ENDS.open(newline="") as file:
-            for name, *atom in list(csv.reader(file))[1:]:
-                found.setdefault(name, []).append(Atom(*map(float, atom)))
+    try:
+        for row in read_rows(ENDS):
+            found.setdefault(row["run"], []).append(Atom(*(float(row[name]) for name in Atom._fields)))
+    except (KeyError, TypeError, ValueError):
+        raise UserError(f"{ENDS} is damaged") from None
     return found
 
 
 def read_learning() -> dict[str, list[dict[str, float]]]:
     """By run, PLAN/VARIANT/AGENT/ENV/SEED, what was logged, in order."""
     found: dict[str, list[dict[str, float]]] = {}
-    if LEARNING.is_file():
-        with LEARNING.open(newline="") as file:
-            for row in csv.DictReader(file):
-                name = row.pop("run")
-                found.setdefault(name, []).append({key: float(value) for key, value in row.items()})
+    try:
+        for row in read_rows(LEARNING):
+            found.setdefault(row["run"], []).append({name: float(row[name]) for name in ("step", *LOGGED)})
+    except (KeyError, TypeError, ValueError):
+        raise UserError(f"{LEARNING} is damaged") from None
     return found
 
 
 def read_plan(plan: str) -> list[RunRecord]:
     path = RESULTS / f"{plan}.csv"
-    return load([path], complete)[0] if path.is_file() else []
+    runs, damaged = load([path]) if path.is_file() else ([], [])
+    for each in damaged:
+        raise UserError(f"{each.path}: {each.why}")
+    return runs
+
+
+def with_configs(
+    learning: Mapping[str, Sequence[Mapping[str, float]]], plans: Mapping[str, Sequence[RunRecord]]
+) -> dict[str, Logged]:
+    configs = {
+        f"{plan}/{run.path.relative_to(RESULTS / f'{plan}.csv').as_posix()}": run.config
+        for plan, runs in plans.items()
+        for run in runs
+    }
+    for name in learning:
+        if name not in configs:
+            raise UserError(f"{LEARNING} has {name}, of which there are no scores in {RESULTS}")
+    return {
+        name: Logged(configs[name], [relative(line, configs[name]) for line in learning[name]]) for name in learning
+    }
+
+
+def relative(line: Mapping[str, float], config: Mapping[str, Any]) -> dict[str, float]:
+    """Its entropy as a share of that of uniform fractions."""
+    return {**line, "fraction_entropy": line["fraction_entropy"] / math.log(config["num_fractions"])}
 
 
 def write_page() -> None:
     """Tables and pictures, of finished runs."""
     plans = {plan: read_plan(plan) for plan in PLANS}
-    learning = read_learning()
-    (PAGES / "study_tables.md").write_text("\n".join(page(plans, learning, read_ends())) + "\n")
-    if cells := cells_of([run for run in plans["agents"] if run.finished]):
+    kinds = by_kind(with_configs(read_learning(), plans))
+    (PAGES / "study_tables.md").write_text("\n".join(page(plans, kinds, by_kind(read_ends()))) + "\n")
+    if cells := by_seed(plans["agents"]):
         draw_agents(cells, read_published(PUBLISHED), PAGES, "study_agents")
-    kinds = by_kind(learning)
+    if cells := by_seed(plans["atari"]):
+        draw_atari(cells, PAGES, "study_atari")
     for name, shown in (
         ("study_laws", [kind for kind in kinds if kind.startswith("laws/")]),
         ("study_fractions", [kind for kind in kinds if kind.endswith("/minatar.breakout")]),
     ):
         if shown:
-            draw_learning({kind: kinds[kind] for kind in shown}, {kind: size_of(kind) for kind in shown}, PAGES, name)
+            draw_learning({kind: kinds[kind] for kind in shown}, PAGES, name)
     print(PAGES / "study_tables.md")
 
 

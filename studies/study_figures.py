@@ -1,8 +1,7 @@
 """The study's pictures, from the files that studies/study.py keeps: learning curves of all agents with what was
-published of DQN, and what fractions do while values are learned."""
+published of DQN, what fractions do while values are learned, and Atari over the published curves."""
 
 import csv
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,10 +10,12 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from study_tables import Line
+from study_tables import ByKind, Logged, last_frames, published_of
 
 from fqf.paper.curves import average
-from fqf.paper.style import agent_name, by_agent, draw, game_name, looks
+from fqf.paper.runs import seeds_in_words
+from fqf.paper.style import Look, agent_name, draw, game_name, looks
+from fqf.report.analysis import games_of
 from fqf.report.groups import Cells, natural
 
 PUBLISHED: dict[str, Any] = {"color": "#777777", "linewidth": 0.8, "linestyle": (0, (2, 2))}
@@ -36,30 +37,68 @@ def read_published(path: Path) -> dict[str, list[Published]]:
 
 
 def draw_agents(cells: Cells, published: Mapping[str, Sequence[Published]], out: Path, name: str) -> None:
-    """Every game a panel: mean of the seeds, without bands, which nine agents would fill the panel with."""
-    envs = sorted({env for games in cells.values() for env in games})
-    labels = by_agent(cells)
+    """Every game a panel: mean of the seeds, without bands, which nine agents would fill the panel with. FQF comes
+    first, so that its line is the plainest, and on top."""
+    envs = games_of(cells)
+    labels = sorted(cells, key=lambda label: not label.startswith("fqf"))
     style = looks(labels)
+
+    def paint(figure: Figure) -> None:
+        panels = figure.subplots(-(-(len(envs) + 1) // 2), 2, squeeze=False).flat
+        for axis, env in zip(panels, envs, strict=False):
+            there = [label for label in labels if env in cells[label]]
+            for number, label in enumerate(there):
+                curve = average(cells[label][env], 1)
+                axis.plot(curve.steps / 1e3, curve.mean, **thin(style[label]), zorder=9 - number / 9)
+            draw_published(axis, published.get(env, ()))
+            counts = seeds_in_words(len(cells[label][env]) for label in there)
+            axis.set_title(f"{game_name(env)}, {counts}")
+            axis.set_xlim(left=0)
+            axis.grid(alpha=0.25, linewidth=0.5)
+        for axis in panels[len(envs) :]:
+            axis.set_axis_off()
+        figure.supxlabel("thousand agent steps", fontsize=7)
+        figure.supylabel("score", fontsize=7)
+        lines = [Line2D([], [], **thin(look)) for look in style.values()]
+        lines.append(Line2D([], [], **PUBLISHED))
+        names = [*(agent_name(label) for label in labels), "DQN, published,\nat so many frames"]
+        panels[len(envs)].legend(lines, names, frameon=False, loc="center", fontsize=6)
+
+    draw(1.75 * -(-(len(envs) + 1) // 2), paint, out, name)
+
+
+def thin(look: Look) -> dict[str, Any]:
+    return {**look._asdict(), "linewidth": 0.9, "markersize": 2.5}
+
+
+def draw_atari(cells: Cells, out: Path, name: str) -> None:
+    """Every game a panel: our training returns over those that Dopamine published, a little further than ours go."""
+    envs = games_of(cells)
+    names = sorted({curve.agent for env in envs for curve in published_of(env)})
+    published = {agent: look._replace(color="#777777") for agent, look in looks(["ours", *names]).items()}
+    style = looks(list(cells))
 
     def paint(figure: Figure) -> None:
         axes = figure.subplots(1, len(envs), squeeze=False)[0]
         for axis, env in zip(axes, envs, strict=True):
-            for label in labels:
+            upto = last_frames(cells, env) + 2
+            for curve in published_of(env):
+                points = [point for point in zip(curve.frames, curve.mean, strict=True) if point[0] <= upto]
+                axis.plot(*zip(*points, strict=True), **thin(published[curve.agent]))
+            for label, look in style.items():
                 if runs := cells[label].get(env):
-                    curve = average(runs, 1)
-                    axis.plot(curve.steps / 1e3, curve.mean, **style[label]._asdict(), linewidth=1, markersize=3)
-            draw_published(axis, published.get(env, ()))
+                    ours = average(runs, 1)
+                    axis.plot(ours.frames / 1e6, ours.mean, **{**thin(look), "linewidth": 1.4, "markersize": 5})
             axis.set_title(game_name(env))
             axis.set_xlim(left=0)
             axis.grid(alpha=0.25, linewidth=0.5)
-        axes[0].set_ylabel("score")
-        figure.supxlabel("thousand agent steps", fontsize=7)
-        lines = [Line2D([], [], **look._asdict(), markersize=3, linewidth=1) for look in style.values()]
-        lines.append(Line2D([], [], **PUBLISHED))
-        names = [*(agent_name(label) for label in labels), "DQN, published, at so many frames"]
-        figure.legend(lines, names, frameon=False, loc="outside upper center", ncols=5)
+        axes[0].set_ylabel("training return")
+        figure.supxlabel("million frames", fontsize=7)
+        lines = [Line2D([], [], **thin(look)) for look in (*style.values(), *(published[each] for each in names))]
+        words = [*(f"{agent_name(label)}, ours" for label in style), *(f"{each}, published" for each in names)]
+        figure.legend(lines, words, frameon=False, loc="outside upper center", ncols=2)
 
-    draw(2.6, paint, out, name, 6.8)
+    draw(2.6, paint, out, name)
 
 
 def draw_published(axis: Axes, points: Sequence[Published]) -> None:
@@ -79,9 +118,7 @@ PANELS = {
 }
 
 
-def draw_learning(
-    kinds: Mapping[str, Sequence[Sequence[Line]]], sizes: Mapping[str, int], out: Path, name: str
-) -> None:
+def draw_learning(kinds: ByKind[Logged], out: Path, name: str) -> None:
     """Every metric a panel, every kind of runs a line: the mean over seeds at every tenth of a run."""
     style = looks(sorted(kinds, key=natural))
 
@@ -89,18 +126,22 @@ def draw_learning(
         axes = figure.subplots(2, 2, squeeze=False).flat
         for axis, (metric, title) in zip(axes, PANELS.items(), strict=True):
             for kind, look in style.items():
-                length = min(len(lines) for lines in kinds[kind])
-                rows = np.array([[line[metric] for line in lines[:length]] for lines in kinds[kind]])
-                unit = math.log(sizes[kind]) if metric == "fraction_entropy" else 1
-                shares = np.arange(1, length + 1) / 10
-                axis.plot(shares, rows.mean(axis=0) / unit, **look._asdict(), linewidth=1, markersize=3)
+                shares, means = over_training(kinds[kind], metric)
+                axis.plot(shares, means, **thin(look))
             axis.set_title(title)
             axis.grid(alpha=0.25, linewidth=0.5)
         figure.supxlabel("share of the run", fontsize=7)
-        lines = [Line2D([], [], **look._asdict(), markersize=3, linewidth=1) for look in style.values()]
+        lines = [Line2D([], [], **thin(look)) for look in style.values()]
         figure.legend(lines, [kind_name(kind) for kind in style], frameon=False, loc="outside upper center", ncols=2)
 
-    draw(4.4 + 0.08 * len(kinds), paint, out, name, 6.8)
+    draw(3.2 + 0.08 * len(kinds), paint, out, name)
+
+
+def over_training(runs: Sequence[Logged], metric: str) -> tuple[np.ndarray, np.ndarray]:
+    """Shares of the run, and the mean over seeds, as far as all have lines."""
+    length = min(len(run.lines) for run in runs)
+    rows = np.array([[line[metric] for line in run.lines[:length]] for run in runs])
+    return np.arange(1, length + 1) / 10, rows.mean(axis=0)
 
 
 def kind_name(kind: str) -> str:

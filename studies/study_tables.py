@@ -1,23 +1,30 @@
 """The tables of the study, from what studies/study.py has kept."""
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import mean
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from fqf.laws import LAWS, compare, w1_of_fractions
 from fqf.paper.projection import optimal_fractions
-from fqf.report.analysis import make_section
-from fqf.report.groups import Cells, natural
+from fqf.paper.style import by_agent
+from fqf.report.analysis import games_of, make_section
+from fqf.report.dopamine import PublishedCurve, dopamine_curves
+from fqf.report.groups import Cells, natural, show
 from fqf.report.records import RunRecord
-from fqf.report.statistics import Scores, estimate
+from fqf.report.statistics import Estimate, Scores, estimate
 
 Line = Mapping[str, float]
-"""Of a run's log, by name of the metric."""
-Learning = Mapping[str, Sequence[Line]]
-"""By run, PLAN/VARIANT/AGENT/ENV/SEED, what was logged after every tenth of it."""
+"""Of a run's log, by name of the metric; the entropy of fractions is a share of that of uniform ones."""
+
+
+class Logged(NamedTuple):
+    """What a run logged of its fractions."""
+
+    config: Mapping[str, Any]
+    lines: Sequence[Line]
+    """After every tenth of it."""
 
 
 class Atom(NamedTuple):
@@ -27,26 +34,34 @@ class Atom(NamedTuple):
     value: float
 
 
-Ends = Mapping[str, Sequence[Atom]]
-"""By run, laws/AGENT/ENV/SEED, what it had learned of its law."""
 Found = TypeVar("Found")
-COLLAPSED = 0.5
-"""A run's fractions have collapsed where their mean entropy falls below so much of that of uniform ones."""
-
-Kinds = dict[str, list[RunRecord]]
+ByKind = Mapping[str, Sequence[Found]]
+"""Of all seeds, by what their runs have in common: PLAN/VARIANT/AGENT/ENV."""
+Kinds = Mapping[str, Sequence[RunRecord]]
 """Runs by what they are called in a table."""
 
+COLLAPSED = 0.5
+"""A run's fractions have collapsed where their mean entropy falls below so much of that of uniform ones."""
+INTERVALS = (
+    "Intervals are the middle 95 % of a stratified bootstrap over seeds. With so few of them they are too narrow: they "
+    "hold the truth about half of the time with two seeds of one game, 72 % with three ([simulated](../report.md))."
+)
 
-def page(plans: Mapping[str, Sequence[RunRecord]], learning: Learning, ends: Ends) -> Iterable[str]:
+
+def page(
+    plans: Mapping[str, Sequence[RunRecord]], learning: ByKind[Logged], ends: ByKind[Sequence[Atom]]
+) -> Iterable[str]:
     finished = {plan: sum(run.finished for run in runs) for plan, runs in plans.items()}
     yield "# The study's tables"
     yield ""
     yield "Printed by `.venv/bin/python studies/study.py` from `results/*.csv`; finished runs by plan: "
-    yield ", ".join(f"{plan} {count}" for plan, count in finished.items()) + ". Only finished runs are in the tables,"
-    yield "whose columns say how many seeds they are; what [they mean](study.md)."
-    yield from ("", "## 1. All agents", "", *table_of_games(plans["agents"]), *aggregates(plans["agents"]))
+    yield ", ".join(f"{plan} {count}" for plan, count in finished.items()) + ". Only finished runs are in the tables;"
+    yield "what they mean is in [study.md](study.md)."
+    yield from ("", INTERVALS)
+    cells = by_seed(plans["agents"])
+    yield from ("", "## 1. All agents", "", *table_of_games(cells), *aggregates(cells))
     ours = {agent: on_breakout(plans["agents"], agent) for agent in ("fqf", "iqn", "fqf_consistent")}
-    sizes: Kinds = {}
+    sizes: dict[str, Sequence[RunRecord]] = {}
     for agent in ("fqf", "iqn"):
         sizes[f"`{agent}` at N = 4"] = of_variant(plans["n_sweep"], "n4", agent)
         sizes[f"`{agent}` at N = 8"] = ours[agent]
@@ -69,7 +84,8 @@ def page(plans: Mapping[str, Sequence[RunRecord]], learning: Learning, ends: End
     }
     yield from ("", "## 5. Targets and bonus, on Breakout, at a hundred times the rate", "")
     yield from table_of_kinds(targets, "current, no bonus")
-    yield from ("", collapses(learning))
+    yield from ("", "### Collapses", "", *table_of_collapses(learning))
+    yield from ("", "## 6. Atari", "", *table_of_atari(by_seed(plans["atari"])))
 
 
 def on_breakout(runs: Sequence[RunRecord], agent: str) -> list[RunRecord]:
@@ -78,6 +94,9 @@ def on_breakout(runs: Sequence[RunRecord], agent: str) -> list[RunRecord]:
 
 def of_variant(runs: Sequence[RunRecord], variant: str, agent: str) -> list[RunRecord]:
     return [run for run in on_breakout(runs, agent) if variant in run.path.parts]
+
+
+Score = Callable[[RunRecord], float]
 
 
 def last(run: RunRecord) -> float:
@@ -89,7 +108,7 @@ def over_the_run(run: RunRecord) -> float:
     return mean(run.trained)
 
 
-SCORES: Mapping[str, Callable[[RunRecord], float]] = {
+SCORES: Mapping[str, Score] = {
     "last score": last,
     "mean over a run's evaluations": over_the_run,
 }
@@ -111,35 +130,45 @@ def table_of_kinds(kinds: Kinds, least: str | None = None) -> Iterable[str]:
     for name, runs in kinds.items():
         cells = [summed_up([score(run) for run in runs]) for score in SCORES.values()]
         if least:
-            cells += [less(runs, kinds[least], score) if name != least else "" for score in SCORES.values()]
+            cells += [less([runs], [kinds[least]], score) if name != least else "" for score in SCORES.values()]
         yield f"| {name} | " + " | ".join(cells) + " |"
 
 
 def table_of_advantages(sizes: Kinds) -> Iterable[str]:
-    yield "| `fqf` less `iqn`, 95 % of a bootstrap over seeds | " + " | ".join(SCORES) + " |"
+    """And how much larger the advantage is at the smallest N than at the largest."""
+    (fqf4, iqn4), at8, (fqf32, iqn32) = (
+        [sizes[f"`{agent}` at N = {n}"] for agent in ("fqf", "iqn")] for n in (4, 8, 32)
+    )
+    rows = {
+        "N = 4": ([fqf4], [iqn4]),
+        "N = 8": (at8[:1], at8[1:]),
+        "N = 32": ([fqf32], [iqn32]),
+        "N = 4 less N = 32": ([fqf4, iqn32], [iqn4, fqf32]),
+    }
+    yield "| `fqf` less `iqn` | " + " | ".join(SCORES) + " |"
     yield "|---|" + "---|" * len(SCORES)
-    for count in (4, 8, 32):
-        fqf, iqn = (sizes[f"`{agent}` at N = {count}"] for agent in ("fqf", "iqn"))
-        yield f"| N = {count} | " + " | ".join(less(fqf, iqn, score) for score in SCORES.values()) + " |"
+    for name, (plus, minus) in rows.items():
+        yield f"| {name} | " + " | ".join(less(plus, minus, score) for score in SCORES.values()) + " |"
 
 
-def less(runs: Sequence[RunRecord], others: Sequence[RunRecord], score: Callable[[RunRecord], float]) -> str:
-    """Mean score of runs less that of others, and its interval."""
-    if not runs or not others:
+def less(plus: Sequence[Sequence[RunRecord]], minus: Sequence[Sequence[RunRecord]], score: Score) -> str:
+    """Mean scores of kinds of runs, added up, less those of others; with an interval, each kind resampled by itself."""
+    kinds = [*plus, *minus]
+    if not all(kinds):
         return "-"
-    return interval(estimate(difference, [np.array([score(run) for run in each]) for each in (runs, others)], 0))
+    signs = [1] * len(plus) + [-1] * len(minus)
+
+    def statistic(scores: Scores) -> np.ndarray:
+        return sum(sign * each.mean(axis=-1) for sign, each in zip(signs, scores, strict=True))
+
+    return interval(estimate(statistic, [np.array([score(run) for run in runs]) for runs in kinds], 0))
 
 
-def difference(scores: Scores) -> np.ndarray:
-    return scores[0].mean(axis=-1) - scores[1].mean(axis=-1)
-
-
-def table_of_games(runs: Sequence[RunRecord]) -> Iterable[str]:
-    cells = cells_of([run for run in runs if run.finished])
+def table_of_games(cells: Cells) -> Iterable[str]:
     if not cells:
         yield "No run has finished yet."
         return
-    games = sorted({env for each in cells.values() for env in each})
+    games = games_of(cells)
     for name, score in SCORES.items():
         yield f"| {name}: mean (range), seeds | " + " | ".join(game.split("/")[1] for game in games) + " |"
         yield "|---|" + "---|" * len(games)
@@ -149,28 +178,43 @@ def table_of_games(runs: Sequence[RunRecord]) -> Iterable[str]:
         yield ""
 
 
-def cells_of(runs: Sequence[RunRecord]) -> Cells:
+def by_seed(runs: Sequence[RunRecord]) -> Cells:
+    """Finished runs by agent, in the paper's order, and environment."""
     cells: Cells = {}
-    for run in runs:
+    for run in sorted((run for run in runs if run.finished), key=lambda run: run.config["seed"]):
         cells.setdefault(run.config["agent"], {}).setdefault(run.env, []).append(run)
-    return cells
+    return {agent: cells[agent] for agent in by_agent(cells)}
 
 
-def aggregates(runs: Sequence[RunRecord]) -> Iterable[str]:
-    """Over the games that all agents have, 0 being the untrained policy and 1 the best agent's mean."""
-    section = make_section("minatar", cells_of([run for run in runs if run.finished]), False, 0, 2_000)
-    if "last" not in section.aggregates:
-        yield "No game has finished runs of all agents yet."
+def of_common_seeds(cells: Cells) -> tuple[Cells, list[int]]:
+    """The runs with seeds that all agents have on all games: with more seeds of one game, it would weigh more."""
+    games = games_of(cells)
+    there = [{run.config["seed"] for run in found.get(game, ())} for found in cells.values() for game in games]
+    seeds = set.intersection(*there) if there else set()
+    kept = {
+        agent: {game: [run for run in runs if run.config["seed"] in seeds] for game, runs in found.items()}
+        for agent, found in cells.items()
+    }
+    return kept, sorted(seeds)
+
+
+def aggregates(cells: Cells) -> Iterable[str]:
+    """Over all games, 0 being the untrained policy and 1 the best agent's mean."""
+    cells, seeds = of_common_seeds(cells)
+    if not seeds:
+        yield "No seed has finished with all agents on all games yet."
         return
+    section = make_section("minatar", cells, False, 0, 2_000)
     found = section.aggregates["last"]
-    yield f"Over {', '.join(found.games)}; {section.scale.rule}. Intervals: stratified bootstrap, 95 %."
+    yield f"Last scores over {', '.join(found.games)}, seeds {', '.join(map(str, seeds))}, which all have;"
+    yield f"{section.scale.rule}."
     yield from ("", "| | IQM | mean | optimality gap |", "|---|---|---|---|")
     for label, estimates in found.estimates.items():
-        cells = [interval(estimates[name]) for name in ("iqm", "mean", "optimality_gap")]
-        yield f"| `{label}` | " + " | ".join(cells) + " |"
+        texts = [interval(estimates[name]) for name in ("iqm", "mean", "optimality_gap")]
+        yield f"| `{label}` | " + " | ".join(texts) + " |"
 
 
-def interval(estimate) -> str:
+def interval(estimate: Estimate) -> str:
     ends = "" if estimate.low is None else f" ({estimate.low:.2f} to {estimate.high:.2f})"
     return f"{estimate.value:.2f}{ends}"
 
@@ -183,65 +227,94 @@ def by_kind(runs: Mapping[str, Found]) -> dict[str, list[Found]]:
     return kinds
 
 
-def table_of_fractions(learning: Learning) -> Iterable[str]:
+def table_of_fractions(learning: ByKind[Logged]) -> Iterable[str]:
     """Means over all runs of a kind, at the first and at the last step that was logged."""
-    yield "| runs | seeds | steps | entropy (uniform: 1) | distance from uniform | crossing | W1 | its gradient |"
-    yield "|---|---|---|---|---|---|---|---|"
-    for name, runs in by_kind(learning).items():
-        first, last = ([lines[index] for lines in runs] for index in (0, -1))
-        yield (
-            f"| {name} | {len(runs)} | {over(first, last, 'step', 1, 0)} | "
-            + " | ".join(
-                over(first, last, key, math.log(size_of(name)) if key == "fraction_entropy" else 1, digits)
-                for key, digits in (
-                    ("fraction_entropy", 3),
-                    ("fraction_shift", 3),
-                    ("crossing_rate", 3),
-                    ("w1_estimate", 3),
-                    ("w1_gradient_norm", 1),
-                )
-            )
-            + " |"
-        )
+    columns = {
+        "entropy (uniform: 1)": ("fraction_entropy", 3),
+        "largest distance from uniform": ("fraction_shift", 3),
+        "crossings": ("crossing_rate", 3),
+        "estimate of W1": ("w1_estimate", 3),
+        "norm of its gradient": ("w1_gradient_norm", 1),
+    }
+    yield "From the first to the last line of `results/learning.csv`. W1 is estimated between the outermost fractions, "
+    yield "from values that are being learned: it is not the distance to any law."
+    yield from ("", "| runs | seeds | steps | " + " | ".join(columns) + " |", "|---|---|---|" + "---|" * len(columns))
+    for name, runs in learning.items():
+        texts = [from_first_to_last(runs, key, digits) for key, digits in columns.values()]
+        yield f"| {name} | {len(runs)} | {from_first_to_last(runs, 'step', 0)} | " + " | ".join(texts) + " |"
 
 
-def table_of_ends(ends: Ends) -> Iterable[str]:
-    """Runs of one agent on one law: mean (range) over seeds, beside what eight atoms can do at best."""
-    yield "| law, agent | seeds | W1 to the law | least at its fractions | least of all | furthest off the best |"
+def from_first_to_last(runs: Sequence[Logged], key: str, digits: int) -> str:
+    return " to ".join(f"{mean(run.lines[index][key] for run in runs):,.{digits}f}" for index in (0, -1))
+
+
+def table_of_ends(ends: ByKind[Sequence[Atom]]) -> Iterable[str]:
+    """Runs of one agent on one law: mean (range) over seeds, beside what as many atoms can do at best."""
+    yield "| plan, law, agent | seeds | W1 to the law | least at its fractions | least of all | furthest off the best |"
     yield "|---|---|---|---|---|---|"
-    for kind, runs in by_kind(ends).items():
-        _, agent, env = kind.split("/")
+    for kind, runs in ends.items():
+        plan, agent, env = kind.split("/")
         (law,) = LAWS[env.replace(".", "/")]
         optimal = optimal_fractions(law.quantile, len(runs[0]))
         arrays = [np.array(atoms).T for atoms in runs]
         found = [compare(law.quantile, *each) for each in arrays]
         astray = [np.abs(np.cumsum(probabilities)[:-1] - optimal[1:-1]).max() for probabilities, _ in arrays]
-        cells = [ranged([each.w1 for each in found]), ranged([each.fractions for each in found])]
-        cells += [f"{w1_of_fractions(law.quantile, optimal):.3f}", ranged(astray)]
-        yield f"| {law.name}, `{agent}` | {len(runs)} | " + " | ".join(cells) + " |"
+        texts = [ranged([each.w1 for each in found]), ranged([each.fractions for each in found])]
+        texts += [f"{w1_of_fractions(law.quantile, optimal):.4f}", ranged(astray)]
+        yield f"| {plan}, {law.name}, `{agent}` | {len(runs)} | " + " | ".join(texts) + " |"
 
 
 def ranged(values: Sequence[float]) -> str:
-    return f"{mean(values):.3f} ({min(values):.3f} to {max(values):.3f})"
+    return f"{mean(values):.4f} ({min(values):.4f} to {max(values):.4f})"
 
 
-def over(first: Sequence[Mapping], last: Sequence[Mapping], key: str, unit: float, digits: int) -> str:
-    return " to ".join(f"{mean(line[key] for line in lines) / unit:,.{digits}f}" for lines in (first, last))
+def table_of_collapses(learning: ByKind[Logged]) -> Iterable[str]:
+    """Of runs whose fractions are learned, by how fast."""
+    kinds: dict[tuple[str, str], list[float]] = {}
+    for run in (run for runs in learning.values() for run in runs):
+        if run.config["fractions"] == "proposed":
+            key = (run.config["agent"], show(run.config["fraction_learning_rate"]))
+            kinds.setdefault(key, []).append(min(line["fraction_entropy"] for line in run.lines))
+    yield f"A run has collapsed where the entropy of its fractions is below {COLLAPSED:g} of that of uniform ones at"
+    yield "any line of `results/learning.csv`. Only runs whose fractions are learned are counted."
+    yield from ("", "| agent, rate of fractions | runs | collapsed | lowest entropy |", "|---|---|---|---|")
+    for (agent, rate), lowest in sorted(kinds.items()):
+        count = sum(value < COLLAPSED for value in lowest)
+        yield f"| `{agent}`, {rate} | {len(lowest)} | {count} | {min(lowest):.2f} |"
 
 
-def size_of(name: str) -> int:
-    """N, from the plan's variant."""
-    return 4 if "/n4/" in name else 32 if "/n32/" in name else 8
+def table_of_atari(cells: Cells) -> Iterable[str]:
+    """Training returns at the end of the runs beside those that Dopamine published at the same frames."""
+    if not cells:
+        yield "No run has finished yet."
+        return
+    games = games_of(cells)
+    yield "| training return: mean (range), seeds | " + " | ".join(games) + " |"
+    yield "|---|" + "---|" * len(games)
+    for agent, found in cells.items():
+        texts = [summed_up([run.score("last") for run in found.get(game, ())]) for game in games]
+        yield f"| `{agent}`, ours | " + " | ".join(texts) + " |"
+    frames = {game: last_frames(cells, game) for game in games}
+    names = {curve.agent for game in games for curve in published_of(game)}
+    for name in sorted(names):
+        texts = [published_at(game, name, frames[game]) for game in games]
+        yield f"| {name}, published | " + " | ".join(texts) + " |"
 
 
-def collapses(learning: Learning) -> str:
-    lowest = {
-        name: min(line["fraction_entropy"] for line in lines) / math.log(size_of(name))
-        for name, lines in learning.items()
-    }
-    count = sum(value < COLLAPSED for value in lowest.values())
-    return (
-        f"Collapsed fractions (entropy below {COLLAPSED:g} of that of uniform ones, at any line of "
-        f"`results/learning.csv`): {count} of {len(lowest)} runs"
-        + (f"; the lowest is {min(lowest.values()):.2f}." if lowest else ".")
-    )
+def last_frames(cells: Cells, game: str) -> float:
+    """In millions."""
+    (run, *_) = (run for found in cells.values() for run in found.get(game, ()))
+    return run.curve.steps[-1] * run.frame_skip / 1e6
+
+
+def published_of(game: str) -> list[PublishedCurve]:
+    return dopamine_curves().get(game.partition("/")[2], [])
+
+
+def published_at(game: str, agent: str, frames: float) -> str:
+    """At just so many million frames, or nothing."""
+    for curve in published_of(game):
+        if curve.agent == agent and frames in curve.frames:
+            at = curve.frames.index(frames)
+            return f"{curve.mean[at]:.1f} ({curve.minimum[at]:.1f} to {curve.maximum[at]:.1f}), {curve.seeds}"
+    return "-"

@@ -194,25 +194,11 @@ def is_image(spec: EnvironmentSpec) -> bool:
     return spec.observation_dtype == np.uint8 and len(shape) in (2, 3) and min(shape[:2]) >= SMALLEST["atari"]
 
 
-STATED = ("steps", "num_fractions", "num_quantiles", "num_target_quantiles", "num_action_quantiles")
-"""What tables say of a run, so that no later preset can change it."""
-
-
 def changed(config: Mapping[str, Any]) -> dict[str, Any]:
     """A run's options, as its config.toml has them, that its preset has otherwise."""
     usual = _usual(config["agent"], config["env"], config.get("protocol"))
     names = [name for name in config if name not in ("agent", "env", "seed", "protocol")]
     return {name: config[name] for name in names if name not in usual or usual[name] != config[name]}
-
-
-def shorten(config: Mapping[str, Any]) -> dict[str, Any]:
-    """What is left of a run's options where those of its preset go without saying."""
-    return changed(config) | {name: config[name] for name in STATED if name in config}
-
-
-def complete(said: Mapping[str, Any]) -> dict[str, Any]:
-    """The whole config again, from what `shorten` left of it, and the agent, environment, seed and protocol."""
-    return {**_usual(said["agent"], said["env"], said.get("protocol")), **said}
 
 
 @functools.cache

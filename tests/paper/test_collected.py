@@ -1,13 +1,13 @@
 """Files of collected scores say what the run directories do, and are read in their place."""
 
 import csv
+import json
 import shutil
 
 import pytest
 
-from fqf import cli
+from fqf import cli, presets
 from fqf.errors import UserError
-from fqf.presets import complete, shorten
 from fqf.report.collected import COLUMNS
 from fqf.report.runs import load
 
@@ -34,6 +34,14 @@ def test_a_file_has_a_row_for_every_evaluation(write_run, collect, tmp_path):
         ("150000", "2.0", "10"),
         ("300000", "4.0", "10"),
     ]
+    options = json.loads(rows[0].pop("options"))
+    assert {
+        "fraction_learning_rate": 1e-6,
+        "num_fractions": 8,
+        "steps": 300_000,
+        "hidden": 128,
+    }.items() <= options.items()
+    assert not {"agent", "env", "seed", "protocol"} & set(options)
     said = {name: rows[2][name] for name in COLUMNS[:9]}
     assert said == {
         "run": "fast/fqf/minatar.breakout/seed1",
@@ -42,7 +50,7 @@ def test_a_file_has_a_row_for_every_evaluation(write_run, collect, tmp_path):
         "env": "minatar/breakout",
         "variant": "fast",
         "seed": "1",
-        "options": '{"fraction_learning_rate":1e-06,"num_fractions":8,"steps":300000}',
+        "options": "",
         "protocol": "",
         "commit": "abc1234",
     }
@@ -57,7 +65,7 @@ def test_a_file_is_read_as_its_runs_are(write_run, collect, tmp_path):
     one, other = tmp_path / "one.csv", tmp_path / "other.csv"
     assert "4 runs" in collect([runs], one)
     assert "unfinished: iqn/minatar.asterix/seed10" in collect([runs / "rainbow", runs / "iqn", runs / "fqf"], other)
-    there, nothing = load([one], complete)
+    there, nothing = load([one])
     assert nothing == []
     assert essence(there) == essence(load([runs])[0])
     assert {run.summary.get("commit") for run in there} == {"abc1234", None}
@@ -71,19 +79,12 @@ def test_a_file_is_read_as_its_runs_are(write_run, collect, tmp_path):
     assert seeds == ["/seed9", "seed10"]
 
 
-def test_what_is_said_does_not_hang_on_presets():
-    """A later preset may have another N: tables state what the run had."""
-    config = complete({"agent": "iqn", "env": "minatar/breakout", "seed": 0})
-    assert shorten(config) == {
-        "steps": 300_000,
-        "num_quantiles": 8,
-        "num_target_quantiles": 8,
-        "num_action_quantiles": 32,
-    }
-    assert shorten(config | {"n_step": 2})["n_step"] == 2
-    unknown = {"agent": "future", "env": "minatar/breakout", "seed": 0, "steps": 9, "wings": 2}
-    assert complete(unknown) == unknown
-    assert shorten(unknown) == {"steps": 9, "wings": 2}
+def test_a_later_preset_changes_nothing_of_what_was_run(write_run, collect, tmp_path, monkeypatch):
+    write_run("fqf", "minatar/breakout", 0, SCORES)
+    collect([tmp_path / "runs"], tmp_path / "a.csv")
+    before = essence(load([tmp_path / "a.csv"])[0])
+    monkeypatch.setitem(presets.PRESETS["minatar"], "hidden", 7)
+    assert essence(load([tmp_path / "a.csv"])[0]) == before
 
 
 def test_the_run_that_got_farther_counts(write_run, collect, tmp_path):
@@ -130,11 +131,18 @@ def test_what_can_not_be_collected_is_named(write_run, collect, tmp_path, capsys
     [
         (",4.0,10", ",x,10", "a row is damaged"),
         (",4.0,10", ",4.0", "a row is damaged"),
+        (",4.0,10", ",4.0,0", "a row is damaged"),
         (",4.0,10", ",inf,10", "it has a score that is not finite"),
         ("300000,4.0", "3,4.0", "it has steps out of order"),
-        ('""steps"":300000', '""steps"":""many""', "a row is damaged"),
+        ("300000,4.0", "290000,4.0", "it is finished, but its last score is that of step 290,000, not 300,000"),
+        ('""steps"":300000', '""steps"":""many""', "its row of options has no steps"),
+        ('""steps"":300000', '""steps"":-5', "its row of options is not a run's"),
+        ('""steps"":300000', '""steps"":300000,""frame_skip"":""x""', "its row of options is not a run's"),
         ('"{""', '"[""', "a row is damaged"),
-        ("minatar/breakout", "breakout", "a row is damaged"),
+        ("minatar/breakout", "breakout", "its row of options is not a run's"),
+        ("finished", "finshed", "a row is damaged"),
+        ("abc1234,300000", "abc4321,300000", "its rows are of different runs"),
+        ("fqf,minatar/breakout,,0,,", "fqf,minatar/breakout,,0,{},", "its rows are of different runs"),
     ],
 )
 def test_a_damaged_run_of_a_file_is_named_and_the_others_are_read(write_run, collect, tmp_path, old, new, why):
@@ -146,7 +154,7 @@ def test_a_damaged_run_of_a_file_is_named_and_the_others_are_read(write_run, col
     text = "\n".join(line.replace(old, new) if line.startswith("fqf") else line for line in lines) + "\n"
     assert text != file.read_text()
     file.write_text(text)
-    runs, skipped = load([file], complete)
+    runs, skipped = load([file])
     assert [run.config["agent"] for run in runs] == ["iqn"]
     assert skipped == [(file / "fqf/minatar.breakout/seed0", why)]
 

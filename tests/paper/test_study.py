@@ -29,7 +29,7 @@ def study(monkeypatch, tmp_path):
     return run
 
 
-def log(run, steps, shift, entropy=UNIFORM):
+def log(run, steps, shift, *entropies):
     """Every metric has numbers of its own: a shift of .25 goes with crossings of .5, W1 of .75 and a gradient of 10."""
     lines = [
         {
@@ -41,22 +41,114 @@ def log(run, steps, shift, entropy=UNIFORM):
             "w1_gradient_norm": 40 * shift,
             "q": 7.0,
         }
-        for step in steps
+        for step, entropy in zip(steps, entropies or [UNIFORM] * len(steps), strict=True)
     ]
     (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
-def test_a_run_whose_fractions_collapse_is_counted(study, write_run, tmp_path):
-    n32 = tmp_path / "runs" / "n_sweep" / "n32"
-    log(write_run("fqf", "minatar/breakout", 0, [0.5, 4.0], runs=n32, num_fractions=32), (9,), 0.5, 0.4 * math.log(32))
-    log(write_run("fqf", "minatar/breakout", 1, [0.5, 8.0], runs=n32, num_fractions=32), (9,), 0.5, 0.6 * math.log(32))
-    for seed, score in enumerate((5.0, 5.0)):
-        log(write_run("iqn", "minatar/breakout", seed, [0.5, score], runs=n32, num_quantiles=32), (), 0)
+def test_runs_whose_fractions_collapse_are_counted_where_fractions_are_learned(study, write_run, tmp_path):
+    """At N = 32 and N = 4, with entropies of which the lowest is not the last, nor the first."""
+    whole = math.log(32)
+    for seed, lowest in enumerate((0.49, 0.51)):
+        run = write_run(
+            "fqf", "minatar/breakout", seed, [0.5, 4.0], runs=tmp_path / "runs/n_sweep/n32", num_fractions=32
+        )
+        log(run, (1, 2, 3), 0.5, whole, lowest * whole, 0.9 * whole)
+    run = write_run("fqf", "minatar/breakout", 0, [0.5, 4.0], runs=tmp_path / "runs/n_sweep/n4", num_fractions=4)
+    log(run, (1, 2), 0.5, math.log(4), 0.8 * math.log(4))
+    run = write_run(
+        "fqf", "minatar/breakout", 0, [0.5, 4.0], runs=tmp_path / "runs/fractions/frozen", fractions="frozen"
+    )
+    log(run, (1, 2), 0.5, 0.1, 0.1)
+    run = write_run("fqf", "minatar/breakout", 0, [0.5, 4.0], runs=tmp_path / "runs/agents", fraction_learning_rate=0.5)
+    log(run, (1, 2), 0.5, 0.7 * UNIFORM, 0.6 * UNIFORM)
     page = study("--runs", "runs")
-    assert "1 of 2 runs; the lowest is 0.40." in page
+    assert page.split("### Collapses")[1].split("## 6")[0].strip().splitlines()[-2:] == [
+        "| `fqf`, 0.5 | 1 | 0 | 0.60 |",
+        "| `fqf`, 2.5e-09 | 3 | 1 | 0.49 |",
+    ]
+    assert "| n_sweep/n32/fqf/minatar.breakout | 2 | 1 to 3 | 1.000 to 0.900 |" in page
+
+
+def test_the_advantage_at_every_n_and_how_much_it_grows(study, write_run, tmp_path):
+    for size, scores in ((4, (12.0, 16.0)), (32, (4.0, 8.0))):
+        for seed, score in enumerate(scores):
+            place = tmp_path / "runs" / "n_sweep" / f"n{size}"
+            log(write_run("fqf", "minatar/breakout", seed, [0.5, score], runs=place, num_fractions=size), (1,), 0.1)
+            log(write_run("iqn", "minatar/breakout", seed, [0.5, 5.0], runs=place, num_quantiles=size), (), 0)
+    page = study("--runs", "runs")
     # 4 and 8 less 5: 1 in the mean; of two seeds drawn with replacement both may be the 4, or the 8.
     assert "| N = 32 | 1.00 (-1.00 to 3.00) | 1.00 (-1.00 to 3.00) |" in page
-    assert "| N = 4 | - | - |" in page
+    assert "| N = 4 | 9.00 (7.00 to 11.00) | 9.00 (7.00 to 11.00) |" in page
+    assert "| N = 8 | - | - |" in page
+    assert "| N = 4 less N = 32 | 8.00 (4.00 to 12.00) | 8.00 (4.00 to 12.00) |" in page
+
+
+def test_aggregates_are_of_seeds_that_all_agents_have(study, write_run, tmp_path):
+    """Scores of 1, 2, 3 and 10 where 8 is the most and 0 the least: IQM 2.5 / 8, mean 4 / 8, gap (7 + 6 + 5) / 32."""
+    for seed, score in enumerate((1.0, 2.0, 3.0, 10.0, 99.0)):
+        log(write_run("dqn", "minatar/breakout", seed, [0.0, score], runs=tmp_path / "runs/agents"), (), 0)
+    for seed in range(4):
+        log(write_run("fqf", "minatar/breakout", seed, [0.0, 8.0], runs=tmp_path / "runs/agents"), (), 0)
+    page = study("--runs", "runs")
+    assert "Last scores over minatar/breakout, seeds 0, 1, 2, 3, which all have;" in page
+    (row,) = [line for line in page.splitlines() if line.startswith("| `dqn` |") and line.count("|") == 5]
+    assert [cell.split()[0] for cell in row.split("|")[2:5]] == ["0.31", "0.50", "0.56"]
+    assert "| `fqf` | 1.00 (1.00 to 1.00) | 1.00 (1.00 to 1.00) | 0.00 (0.00 to 0.00) |" in page
+
+
+def test_atari_stands_beside_what_was_published_at_the_same_frames(study, write_run, tmp_path):
+    run = write_run(
+        "fqf", "atari/boxing", 0, [0.0, 2.5], runs=tmp_path / "runs/atari", protocol="dopamine", steps=250_000
+    )
+    log(run, (), 0)
+    page = study("--runs", "runs")
+    assert "| `fqf`, ours | 2.5, 1 |" in page
+    assert "| IQN, published | -0.2 (-1.0 to 0.6), 5 |" in page
+    assert Path("docs/results/study_atari.png").stat().st_size > 10_000
+    shutil.rmtree("runs")
+    Path("results/atari.csv").unlink()
+    run = write_run(
+        "fqf", "atari/boxing", 0, [0.0, 2.5], runs=tmp_path / "runs/atari", protocol="dopamine", steps=9_999
+    )
+    log(run, (), 0)
+    assert "| IQN, published | - |" in study("--runs", "runs")
+
+
+def test_curves_over_training_are_means_of_seeds(study):
+    from study_figures import over_training
+    from study_tables import Logged
+
+    runs = [Logged({}, [{"q": 1.0}, {"q": 3.0}, {"q": 9.0}]), Logged({}, [{"q": 2.0}, {"q": 7.0}])]
+    shares, means = over_training(runs, "q")
+    assert shares.tolist() == [0.1, 0.2]
+    assert means.tolist() == [1.5, 5.0]
+
+
+def test_what_is_damaged_ends_in_one_line_and_intact_files(study, write_run, tmp_path):
+    run = write_run("fqf", "minatar/breakout", 0, [0.5, 4.0], runs=tmp_path / "runs/agents")
+    with pytest.raises(SystemExit, match=r"^study: no finished run of agents, .* in nowhere$"):
+        study("--runs", "nowhere")
+    with pytest.raises(SystemExit, match=r"seed0 is finished, but its metrics.jsonl can't be read: .*No such file"):
+        study("--runs", "runs")
+    assert not list(Path("results").iterdir())
+    log(run, (1,), 0.1)
+    study("--runs", "runs")
+    for name, message in (
+        ("learning.csv", "results/learning.csv is damaged"),
+        ("agents.csv", "seed0: a row is damaged"),
+    ):
+        whole = Path("results", name).read_bytes()
+        Path("results", name).write_bytes(whole[: whole.rindex(b",")] + b"\n")
+        for arguments in ((), ("--runs", "runs")):
+            with pytest.raises(SystemExit, match=message):
+                study(*arguments)
+        Path("results", name).write_bytes(whole)
+    Path("results/agents.csv").unlink()
+    with pytest.raises(
+        SystemExit, match=r"learning.csv has agents/fqf/.*seed0, of which there are no scores in results"
+    ):
+        study()
 
 
 def test_the_study_goes_on_where_its_runs_are_gone(study, write_run, tmp_path):
@@ -83,7 +175,7 @@ def test_the_study_goes_on_where_its_runs_are_gone(study, write_run, tmp_path):
     # Of two seeds: 20,000 and 20,000, then 200,000 and 20,000 steps; shifts of .25 and .75, both times.
     means = "20,000 to 110,000 | 1.000 to 1.000 | 0.500 to 0.500 | 1.000 to 1.000 | 1.500 to 1.500 | 20.0 to 20.0 |"
     assert f"| agents/fqf/minatar.breakout | 2 | {means}" in page
-    assert "0 of 2 runs; the lowest is 1.00." in page
+    assert "| `fqf`, 2.5e-09 | 2 | 0 | 1.00 |" in page
     before = {path: path.read_bytes() for path in Path("results").iterdir()}
     assert study("--runs", "runs") == page
     shutil.rmtree("runs")
@@ -103,7 +195,7 @@ def test_what_was_learned_of_a_law_is_kept_and_compared_with_the_best_of_as_many
         told = {"probabilities": [[widths]] * 3, "values": [[values]] * 3}
         (run / "distributions.json").write_text(json.dumps(told))
     page = study("--runs", "runs")
-    w1, least, off = "0.531 (0.062 to 1.000)", "0.064 (0.062 to 0.066)", "0.031 (0.000 to 0.062)"
-    assert f"| Uniform[0, 2], `fqf` | 2 | {w1} | {least} | 0.062 | {off} |" in page
+    w1, least, off = "0.5312 (0.0625 to 1.0000)", "0.0645 (0.0625 to 0.0664)", "0.0312 (0.0000 to 0.0625)"
+    assert f"| laws, Uniform[0, 2], `fqf` | 2 | {w1} | {least} | 0.0625 | {off} |" in page
     shutil.rmtree("runs")
     assert study() == page

@@ -28,7 +28,8 @@ def write_run(tmp_path):
         frozen = getattr(config.environment, "score", "evaluation") == "evaluation"
         lines = [evaluation_line(None)]
         for number, mean in enumerate(scores):
-            labels = {"step": number * every, "source": "train", "seed": seed, "epsilon": config.evaluation_epsilon}
+            step = config.steps * number // (len(scores) - 1)
+            labels = {"step": step, "source": "train", "seed": seed, "epsilon": config.evaluation_epsilon}
             values = Scores(mean if frozen else mean - 1.0, mean, mean - 2.0, mean + 2.0, 100.0, 10)
             lines.append(evaluation_line(labels, values))
             if number and not frozen:

@@ -9,7 +9,6 @@ from rich.progress import track
 
 from fqf.errors import UserError, nearest
 from fqf.options import PaperOptions, ReportOptions, parse
-from fqf.presets import complete
 
 
 def report(arguments: list[str]) -> None:
@@ -31,7 +30,7 @@ def report(arguments: list[str]) -> None:
     published = [name for name in options.with_.split(",") if name]
     refuse_stranger(options.out)
     with console.status("reading runs, resampling scores ..."):
-        findings = examine(options.runs, published, options.mixed, options.seed, options.resamples, complete)
+        findings = examine(options.runs, published, options.mixed, options.seed, options.resamples)
     for each in findings.skipped:
         print(f"fqf: skipped {each.path}: {each.why}", file=sys.stderr)
     written = write_report(findings, options.out, watch)

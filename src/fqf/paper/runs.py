@@ -7,8 +7,8 @@ from typing import NamedTuple
 from fqf.environments.atari import PROTOCOLS
 from fqf.errors import UserError
 from fqf.paper.style import by_agent
-from fqf.presets import changed, complete
-from fqf.report.groups import Cells, differences, family, group, variants
+from fqf.presets import changed
+from fqf.report.groups import Cells, differences, family, group, show, variants
 from fqf.report.records import RunRecord
 from fqf.report.runs import load
 from fqf.report.scores import protocol_words, published
@@ -42,7 +42,7 @@ def read_runs(paths: Sequence[Path], usual: str, *more: str) -> tuple[list[RunRe
     if not paths and not own[0].is_file():
         raise NoRuns(f"there is no {own[0]} here: name runs, or files of collected scores, after --runs")
     places = paths or own
-    runs, skipped = load(places, complete)
+    runs, skipped = load(places)
     left_out = [f"{path} ({why})" for path, why in skipped]
     if not runs:
         why = f": {left_out[0]}" if left_out else ""
@@ -94,7 +94,7 @@ def how_scored(runs: Sequence[RunRecord]) -> str:
             said.append(f"protocol {protocol_words({'protocol': protocol, 'changed': others})}")
         else:
             epsilon = run.config.get("evaluation_epsilon")
-            at = "" if epsilon is None else f" at epsilon {epsilon:g}"
+            at = "" if epsilon is None else f" at epsilon {show(epsilon)}"
             said.append(f"evaluations of {run.episodes[-1]} episodes{at}")
     return "; ".join(dict.fromkeys(said))
 
@@ -118,7 +118,7 @@ def lacking(means: Mapping[str, Mapping[str, float]], envs: Sequence[str]) -> li
 def read_scores(paths: Sequence[Path], which: str) -> Scores:
     """Of all finished Atari runs of the table's games: of one protocol, and of one kind of each agent, or they could
     not stand in one table."""
-    found, skipped = load(paths, complete)
+    found, skipped = load(paths)
     unfit = [(run.path, why) for run in found if (why := why_not(run))]
     runs = [run for run in found if not why_not(run)]
     left_out = [f"{path} ({why})" for path, why in (*skipped, *unfit)]

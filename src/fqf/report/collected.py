@@ -3,24 +3,19 @@
 import csv
 import io
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, TypeAlias
 
 from fqf.errors import UserError
-from fqf.report.records import Curve, RunRecord, Skipped, Unreadable, check_curve
+from fqf.report.records import Curve, RunRecord, Skipped, Unreadable, check_config, check_curve, check_end
 
-COLUMNS = (
-    *("run", "state", "agent", "env", "variant", "seed", "options", "protocol", "commit"),
-    *("step", "score", "episodes"),
-)
-"""`run` is where it was below RUNS; `options` is JSON: steps, numbers of quantiles, what its preset has otherwise."""
-
-Complete: TypeAlias = Callable[[Mapping[str, Any]], dict[str, Any]]
-"""From what a file says of a run to its whole config."""
+ABOUT = ("run", "state", "agent", "env", "variant", "seed", "options", "protocol", "commit")
+"""`run` is where it was below RUNS; `options` is JSON, all other options of the run, in the first of its rows."""
+COLUMNS = (*ABOUT, "step", "score", "episodes")
+STATES = ("unfinished", "finished")
 
 
-def read_collected(path: Path, complete: Complete) -> tuple[list[RunRecord], list[Skipped]]:
+def read_collected(path: Path) -> tuple[list[RunRecord], list[Skipped]]:
     try:
         with path.open(newline="") as file:
             reader = csv.DictReader(file, strict=True)
@@ -37,41 +32,44 @@ def read_collected(path: Path, complete: Complete) -> tuple[list[RunRecord], lis
     records, skipped = [], []
     for name, found in runs.items():
         try:
-            records.append(make_record(path / name, found, complete))
+            records.append(make_record(path / name, found))
         except Unreadable as error:
             skipped.append(Skipped(path / name, str(error)))
     return records, skipped
 
 
-def make_record(path: Path, rows: list[dict[str, str]], complete: Complete) -> RunRecord:
+def make_record(path: Path, rows: list[dict[str, str]]) -> RunRecord:
     first = rows[0]
+    told = {name: first[name] for name in ABOUT}
     try:
-        options = json.loads(first["options"])
-        said = {"agent": first["agent"], "env": first["env"], "seed": int(first["seed"]), **options}
-        said |= {"protocol": first["protocol"]} if first["protocol"] else {}
+        config = {**json.loads(first["options"]), "agent": first["agent"], "env": first["env"]}
+        config |= {"seed": int(first["seed"])} | ({"protocol": first["protocol"]} if first["protocol"] else {})
         curve = Curve(tuple(int(row["step"]) for row in rows), tuple(float(row["score"]) for row in rows))
         episodes = tuple(int(row["episodes"]) for row in rows)
-        if type(said["steps"]) is not int or "/" not in said["env"]:
-            raise ValueError("not a run's options")
-    except (KeyError, TypeError, ValueError, RecursionError):
+    except (TypeError, ValueError, RecursionError):
         raise Unreadable("a row is damaged") from None
+    if any(row[name] != told[name] for row in rows[1:] for name in ABOUT if name != "options" or row[name]):
+        raise Unreadable("its rows are of different runs")
+    if told["state"] not in STATES or min(episodes) < 1:
+        raise Unreadable("a row is damaged")
+    check_config(config, "its row of options")
     check_curve(curve, "it")
-    if not any(curve.steps):
-        raise Unreadable("no score of a trained policy")
-    finished = first["state"] == "finished"
-    summary = {"commit": first["commit"]} if finished else {}
-    return RunRecord(path, complete(said), curve, episodes, finished, summary, None)
+    finished = told["state"] == STATES[True]
+    record = RunRecord(path, config, curve, episodes, finished, {"commit": told["commit"]} if finished else {}, None)
+    check_end(record)
+    return record
 
 
-def write_collected(records: Iterable[tuple[str, str, RunRecord]], shorten: Complete) -> str:
-    """The text of such a file: of every run its id, its variant and what was read; `shorten` undoes `complete`."""
+def write_collected(records: Iterable[tuple[str, str, RunRecord]]) -> str:
+    """The text of such a file: of every run its id, its variant and what was read."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
     for name, variant, run in records:
-        options = json.dumps(shorten(run.config), sort_keys=True, separators=(",", ":"))
-        state = "finished" if run.finished else "unfinished"
-        about = [name, state, run.config["agent"], run.env, variant, run.config["seed"], options]
-        about += [run.config.get("protocol", ""), run.summary.get("commit") or ""]
-        writer.writerows((*about, *row) for row in zip(*run.curve, run.episodes, strict=True))
+        others = {option: value for option, value in run.config.items() if option not in ABOUT}
+        options = json.dumps(others, sort_keys=True, separators=(",", ":"))
+        for row in zip(*run.curve, run.episodes, strict=True):
+            about = (name, STATES[run.finished], run.config["agent"], run.env, variant, run.config["seed"], options)
+            writer.writerow((*about, run.config.get("protocol", ""), run.summary.get("commit") or "", *row))
+            options = ""
     return text.getvalue()

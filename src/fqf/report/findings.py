@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 from fqf.errors import UserError, nearest
 from fqf.report.analysis import Section, make_section
-from fqf.report.collected import Complete
 from fqf.report.groups import Difference, differences, group, refuse_mixed
 from fqf.report.records import Skipped
 from fqf.report.runs import load
@@ -33,12 +32,11 @@ def examine(
     mixed: bool = False,
     seed: int = 0,
     resamples: int = RESAMPLES,
-    complete: Complete = dict,
 ) -> Findings:
     for name in published:
         if name not in PUBLISHED:
             raise UserError(f"--with {name!r} is not known; {nearest(name, PUBLISHED)}")
-    runs, skipped = load(paths, complete)
+    runs, skipped = load(paths)
     if not runs:
         listed = "; ".join(f"{each.path}: {each.why}" for each in skipped[:3])
         more = f"; and {len(skipped) - 3} more" if len(skipped) > 3 else ""

@@ -56,6 +56,26 @@ class Unreadable(Exception):
     """What is wrong with a run, in a few words."""
 
 
+def check_config(config: dict[str, Any], source: str) -> None:
+    kinds = {"agent": str, "env": str, "seed": int, "steps": int}
+    for name, kind in kinds.items():
+        if type(config.get(name)) is not kind:
+            raise Unreadable(f"{source} has no {name}")
+    counts = (config["steps"], config.get("frame_skip", 1))
+    plain = all(isinstance(value, str | int | float | list) for value in config.values())
+    if not plain or any(type(count) is not int or count < 1 for count in counts) or "/" not in config["env"]:
+        raise Unreadable(f"{source} is not a run's")
+
+
+def check_end(record: RunRecord) -> None:
+    """Policies are evaluated at a run's end; of training episodes none may have ended just before it."""
+    if not any(record.curve.steps):
+        raise Unreadable("no score of a trained policy" + ("" if record.finished else " yet"))
+    last, steps = record.curve.steps[-1], record.config["steps"]
+    if record.finished and record.config.get("score") != "training" and last != steps:
+        raise Unreadable(f"it is finished, but its last score is that of step {last:,}, not {steps:,}")
+
+
 def check_curve(curve: Curve, source: str) -> None:
     if not all(map(math.isfinite, curve.scores)):
         raise Unreadable(f"{source} has a score that is not finite")

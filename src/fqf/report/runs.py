@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from fqf.errors import UserError
-from fqf.report.collected import Complete, read_collected
-from fqf.report.records import Curve, RunRecord, Skipped, Unreadable, check_curve
+from fqf.report.collected import read_collected
+from fqf.report.records import Curve, RunRecord, Skipped, Unreadable, check_config, check_curve, check_end
 
 MARKS = ("config.toml", "summary.json", "evaluations.csv", "launch.toml")
 """A directory with one of these is a run's, or was to become one."""
@@ -40,15 +40,14 @@ def _denied(error: OSError) -> Skipped:
     return Skipped(Path(error.filename), f"can't be listed: {error.strerror}")
 
 
-def load(paths: Iterable[Path], complete: Complete = dict) -> tuple[list[RunRecord], list[Skipped]]:
+def load(paths: Iterable[Path]) -> tuple[list[RunRecord], list[Skipped]]:
     """All runs that can be used, and what was passed over. Of one config and seed there is only one result, so a copy
-    would only make intervals narrower: the one that got farthest counts. `complete` makes whole configs of what files
-    of collected scores say, which leave out what presets have."""
+    would only make intervals narrower: the one that got farthest counts."""
     skipped: list[Skipped] = []
     records = []
     places = list(paths)
     for file in (path for path in places if path.is_file()):
-        found, unreadable = read_collected(file, complete)
+        found, unreadable = read_collected(file)
         records += found
         skipped += unreadable
     for path in find((path for path in places if not path.is_file()), skipped):
@@ -69,10 +68,10 @@ def read(path: Path) -> RunRecord:
     config = read_config(path)
     summary = read_summary(path) if (path / "summary.json").exists() else {}
     curve, episodes = read_curve(path, "training" if config.get("score") == "training" else "train")
-    if not any(curve.steps):
-        raise Unreadable("no score of a trained policy yet" if not summary else "no score of a trained policy")
     seconds = summary["seconds"] if summary else last_seconds(path)
-    return RunRecord(path, config, curve, episodes, bool(summary), summary, seconds)
+    record = RunRecord(path, config, curve, episodes, bool(summary), summary, seconds)
+    check_end(record)
+    return record
 
 
 def parsed(file: Path, parse: Callable[[str], Any], otherwise: str) -> Any:
@@ -86,14 +85,7 @@ def parsed(file: Path, parse: Callable[[str], Any], otherwise: str) -> Any:
 
 def read_config(path: Path) -> dict[str, Any]:
     config = parsed(path / "config.toml", tomllib.loads, "is not valid TOML")
-    kinds = {"agent": str, "env": str, "seed": int, "steps": int}
-    for name, kind in kinds.items():
-        if type(config.get(name)) is not kind:
-            raise Unreadable(f"config.toml has no {name}")
-    counts = (config["steps"], config.get("frame_skip", 1))
-    plain = all(isinstance(value, str | int | float | list) for value in config.values())
-    if not plain or any(type(count) is not int or count < 1 for count in counts) or "/" not in config["env"]:
-        raise Unreadable("config.toml is not a run's")
+    check_config(config, "config.toml")
     return config
 
 

@@ -12,7 +12,7 @@ from fqf.agents import check_names
 from fqf.config import RunConfig, check, flatten, override, to_toml
 from fqf.errors import UserError
 from fqf.options import refuse_without_effect
-from fqf.presets import complete, preset
+from fqf.presets import preset
 from fqf.report.collected import read_collected
 from fqf.rundir import is_run, other_options
 from fqf.suite.plan import SuiteRun
@@ -63,7 +63,7 @@ def not_collected(
     config, so it does not matter where it was, or whether its directory is still there."""
     there = set()
     for file in files:
-        records, unreadable = read_collected(file, complete)
+        records, unreadable = read_collected(file)
         there |= {canonical(record.config) for record in records if record.finished}
         for each in unreadable:
             raise UserError(f"{each.path}: {each.why}")
