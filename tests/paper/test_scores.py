@@ -104,6 +104,25 @@ def test_without_results_one_line_says_so_and_all_goes_on(tmp_path, monkeypatch,
     ]
 
 
+def test_of_all_artefacts_one_that_can_not_be_made_spares_the_others(write_run, collect, tmp_path, monkeypatch, capsys):
+    write_run("dqn", "minatar/breakout", 0, [0.0, 1.0, 2.0])
+    collect([tmp_path / "runs"], tmp_path / "results" / "agents.csv")
+    monkeypatch.chdir(tmp_path)
+    for name in ("projection", "table1", "toy", "fractions"):
+        monkeypatch.setitem(ARTEFACTS, name, Artefact(scores.Options, lambda options: "not made here"))
+    assert cli.main(["paper", "all"]) == 2
+    said = capsys.readouterr()
+    assert [line.split(".png")[0].split("/")[1] for line in said.out.splitlines()] == [
+        *("projection", "table1", "toy", "fractions", "scores")
+    ]
+    assert said.err.splitlines() == [
+        "fqf: left out curves: agents is 'fqf,iqn', but the runs are of dqn",
+        "fqf: left out n-sweep: there is no results/n_sweep.csv here: "
+        "name runs, or files of collected scores, after --runs",
+        "fqf: the others are made, but curves could not be: see above",
+    ]
+
+
 @pytest.mark.parametrize("name", ["scores", "curves"])
 def test_the_projects_own_results_are_taken_from_where_one_is(write_run, collect, tmp_path, monkeypatch, name):
     write_run("fqf", "minatar/breakout", 0, [0.0, 1.0, 2.0])

@@ -3,6 +3,7 @@
 import dataclasses
 import sys
 from collections.abc import Iterable
+from typing import Any
 
 from rich.console import Console
 from rich.progress import track
@@ -54,13 +55,22 @@ def paper(arguments: list[str]) -> None:
     kind = PaperOptions if arguments[0] == "all" else ARTEFACTS[chosen[0]].options
     names = [item.name for item in dataclasses.fields(kind)]
     options = parse(kind, f"fqf paper {arguments[0]}", arguments[1:], names)
+    if arguments[0] != "all":
+        print_artefact(chosen[0], options)
+        return
+    unusable = []
     for name in chosen:
-        artefact = ARTEFACTS[name]
         try:
-            source = artefact.make(artefact.options(out=options.out) if arguments[0] == "all" else options)
-        except NoRuns as lacking:
-            if arguments[0] != "all":
-                raise
-            print(f"fqf: left out {name}: {lacking}", file=sys.stderr)
-        else:
-            print(f"{options.out / name}.png, .svg, .csv: {source}")
+            print_artefact(name, ARTEFACTS[name].options(out=options.out))
+        except UserError as error:
+            print(f"fqf: left out {name}: {error}", file=sys.stderr)
+            unusable += [] if isinstance(error, NoRuns) else [name]
+    if unusable:
+        raise UserError(f"the others are made, but {' and '.join(unusable)} could not be: see above")
+
+
+def print_artefact(name: str, options: Any) -> None:
+    from fqf.paper import ARTEFACTS  # late, as in train.py
+
+    source = ARTEFACTS[name].make(options)
+    print(f"{options.out / name}.png, .svg, .csv: {source}")
