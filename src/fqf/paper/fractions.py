@@ -223,6 +223,13 @@ def draw_widths(axis: Axes, widths: np.ndarray, spikes: list[int]) -> None:
         axis.axvline(step, color="0.6", linewidth=0.6, zorder=0)
         axis.annotate(letter, (step, 1), xycoords=("data", "axes fraction"), ha="center", va="bottom", fontsize=6.5)
     axis.set_xlim(0, max(1, len(widths) - 1))
+    # One wide interval would press the others together; one of width 0 ends at the lower edge.
+    axis.set_yscale("log", nonpositive="clip")
+    low, high = 0.85 * np.min(widths[widths > 0]), 1.15 * np.max(widths)
+    axis.set_ylim(low, high)
+    axis.set_yticks([tick for tick in (0.001, 0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1) if low <= tick <= high])
+    axis.yaxis.set_major_formatter("{x:g}")
+    axis.minorticks_off()
     axis.set_xlabel("step of the episode")
     axis.set_ylabel("width of the interval")
     legend_below(axis, 0.28, 4)
