@@ -187,6 +187,7 @@ def write_page() -> None:
         draw_atari(cells, PAGES, "study_atari")
     for name, shown in (
         ("study_laws", [kind for kind in kinds if kind.startswith("laws/")]),
+        ("study_laws_constant", [kind for kind in kinds if kind.startswith("laws_constant/")]),
         ("study_fractions", [kind for kind in kinds if kind.endswith("/minatar.breakout")]),
     ):
         if shown:

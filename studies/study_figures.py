@@ -147,4 +147,4 @@ def over_training(runs: Sequence[Logged], metric: str) -> tuple[np.ndarray, np.n
 def kind_name(kind: str) -> str:
     """PLAN/VARIANT/AGENT/ENV as a legend has it: the agent, then what sets these runs apart."""
     plan, *variant, agent, env = kind.split("/")
-    return ", ".join([agent_name(agent), *([env.split(".")[1]] if plan == "laws" else variant)])
+    return ", ".join([agent_name(agent), *([env.split(".")[1]] if plan.startswith("laws") else variant)])
