@@ -7,15 +7,20 @@ import shutil
 import signal
 import subprocess
 import sys
+import tomllib
 import types
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from fqf.cli import main
-from fqf.config import to_toml
+from fqf.config import override, to_toml
 from fqf.errors import UserError
 from fqf.options import read_train_options
+from fqf.presets import preset
+from fqf.report.collected import write_collected
+from fqf.report.records import Curve, RunRecord
 from fqf.suite import command
 from fqf.suite.cluster import devices, environment_to_send, refuse_larger_than_any_node, refuse_unreachable, room
 from fqf.suite.orders import job_line, option_flags, resolve
@@ -113,14 +118,15 @@ def suite(tmp_path, *more):
     return main(["suite", *GRID.split(), "--runs", str(tmp_path), *more])
 
 
-def scores_file(path, *runs, state="finished", seed=0, options='{"steps":4000}'):
+def scores_file(path, *agents, finished=True, seed=0, **options):
     """A file of collected scores as `studies/collect.py` writes them, of agents on CartPole."""
-    lines = ["run,state,agent,env,variant,seed,options,protocol,commit,step,score,episodes"]
-    for agent in runs:
-        said = options.replace('"', '""')
-        about = f'{agent}/classic.cartpole/seed{seed},{state},{agent},classic/cartpole,,{seed},"{said}",,abc1234'
-        lines += [f"{about},0,9.0,10", f"{about},4000,99.0,10"]
-    path.write_text("\n".join(lines) + "\n")
+    runs = []
+    for agent in agents:
+        config = override(preset(agent, "classic/cartpole"), {"steps": 4_000, **options})
+        whole = tomllib.loads(to_toml(replace(config, seed=seed)))
+        record = RunRecord(path, whole, Curve((0, 4_000), (9.0, 99.0)), (10, 10), finished, {"commit": "abc1234"}, None)
+        runs.append((f"{agent}/classic.cartpole/seed{seed}", "", record))
+    path.write_text(write_collected(runs))
     return str(path)
 
 
@@ -139,7 +145,7 @@ def test_what_a_file_of_scores_has_is_not_run_again(pretend, tmp_path, capsys):
     assert "3 of the plan's runs are in files of scores, and are not run again" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("unlike", [{"state": "unfinished"}, {"options": '{"steps":4000,"hidden":7}'}, {"seed": 5}])
+@pytest.mark.parametrize("unlike", [{"finished": False}, {"hidden": 7}, {"seed": 5}])
 def test_only_the_same_finished_run_counts(unlike, pretend, tmp_path):
     executor = pretend()
     assert suite(tmp_path, "--collected", scores_file(tmp_path / "kept.csv", "dqn", **unlike)) == 0
@@ -158,7 +164,8 @@ def test_a_file_that_holds_no_scores_is_refused(tmp_path, capsys):
     (tmp_path / "a.csv").write_text("a,b\n1,2\n")
     assert suite(tmp_path, "--collected", str(tmp_path / "a.csv")) == 2
     assert "is not a file of collected scores: it has no column run" in capsys.readouterr().err
-    damaged = scores_file(tmp_path / "b.csv", "dqn", options="[]")
+    damaged = scores_file(tmp_path / "b.csv", "dqn")
+    Path(damaged).write_text(Path(damaged).read_text().replace("99.0", "many"))
     assert suite(tmp_path, "--collected", damaged) == 2
     assert f"{damaged}/dqn/classic.cartpole/seed0: a row is damaged" in capsys.readouterr().err
 
