@@ -10,7 +10,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from study_tables import ByKind, Logged, last_frames, published_of
+from study_fractions import ByKind, Logged
+from study_scores import last_frames, published_of
 
 from fqf.paper.curves import average
 from fqf.paper.runs import seeds_in_words

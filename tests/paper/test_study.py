@@ -84,6 +84,24 @@ def test_the_advantage_at_every_n_and_how_much_it_grows(study, write_run, tmp_pa
     assert "| N = 4 less N = 32 | 8.00 (4.00 to 12.00) | 8.00 (4.00 to 12.00) |" in page
 
 
+def test_iqn_that_acts_over_more_fractions_stands_beside_the_one_of_question_1(study, write_run, tmp_path):
+    """And beside no other agent, nor another game."""
+    for agent, env, plan, k, score in (
+        ("iqn", "minatar/asterix", "agents", 8, 2.0),
+        ("iqn", "minatar/asterix", "acting", 32, 5.0),
+        ("iqn", "minatar/breakout", "agents", 8, 50.0),
+        ("fqf", "minatar/asterix", "agents", None, 70.0),
+    ):
+        options = {"num_action_quantiles": k} if k else {}
+        log(write_run(agent, env, 0, [0.5, score], runs=tmp_path / "runs" / plan, **options), (), 0)
+    page = study("--runs", "runs")
+    rows = page.split("### IQN's K, on Asterix")[1].split("## 2")[0].strip().splitlines()
+    assert rows[-2:] == [
+        "| K = 8, as above | 2.0, 1 | 2.0, 1 |  |  |",
+        "| K = 32, as published | 5.0, 1 | 5.0, 1 | 3.00 | 3.00 |",
+    ]
+
+
 def test_aggregates_are_of_seeds_that_all_agents_have(study, write_run, tmp_path):
     """Scores of 1, 2, 3 and 10 where 8 is the most and 0 the least: IQM 2.5 / 8, mean 4 / 8, gap (7 + 6 + 5) / 32."""
     for seed, score in enumerate((1.0, 2.0, 3.0, 10.0, 99.0)):
@@ -117,7 +135,7 @@ def test_atari_stands_beside_what_was_published_at_the_same_frames(study, write_
 
 def test_curves_over_training_are_means_of_seeds(study):
     from study_figures import over_training
-    from study_tables import Logged
+    from study_fractions import Logged
 
     runs = [Logged({}, [{"q": 1.0}, {"q": 3.0}, {"q": 9.0}]), Logged({}, [{"q": 2.0}, {"q": 7.0}])]
     shares, means = over_training(runs, "q")
