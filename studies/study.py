@@ -59,8 +59,8 @@ def main() -> None:
 
 def keep(root: Path) -> None:
     """Scores and what was logged of finished runs, beside those of runs that may be gone by now. All is read before
-    anything is written."""
-    found = {plan: sorted(path.parent for path in (root / plan).rglob("summary.json")) for plan in PLANS}
+    anything is written; of a run that has no scores nothing is kept."""
+    found = {plan: finished(root / plan) for plan in PLANS}
     if not any(found.values()):
         raise UserError(f"no finished run of {', '.join(PLANS)} in {root}")
     for plan in PLANS:
@@ -82,6 +82,12 @@ def keep(root: Path) -> None:
     write_rows(LEARNING, ("run", "step", *LOGGED), rows)
 
 
+def finished(place: Path) -> list[Path]:
+    """The runs whose scores will be collected."""
+    runs = load([place])[0] if place.is_dir() else []
+    return sorted(run.path for run in runs if run.finished)
+
+
 def ordered(names: Iterable[str]) -> list[str]:
     return sorted(names, key=natural)
 
@@ -99,13 +105,15 @@ def logged(run: Path) -> list[dict[str, float]]:
     try:
         lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
         tenths = [10 * line["step"] // lines[-1]["step"] for line in lines]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        return [
+            {name: float(line[name]) for name in ("step", *LOGGED)}
+            for line, tenth, before in zip(lines, tenths, [0, *tenths], strict=False)
+            if tenth > before and "fraction_entropy" in line
+        ]
+    except KeyError as error:
+        raise UserError(f"{run} is finished, but a line of its metrics.jsonl has no {error.args[0]}") from None
+    except (OSError, ValueError, TypeError, ArithmeticError) as error:
         raise UserError(f"{run} is finished, but its metrics.jsonl can't be read: {error}") from None
-    return [
-        line
-        for line, tenth, before in zip(lines, tenths, [0, *tenths], strict=False)
-        if tenth > before and "fraction_entropy" in line
-    ]
 
 
 def learned(run: Path) -> list[Atom]:

@@ -162,12 +162,14 @@ def test_a_damaged_run_of_a_file_is_named_and_the_others_are_read(write_run, col
 def test_another_file_is_refused_in_one_line(tmp_path, capsys):
     (tmp_path / "a.csv").write_text("game,score\npong,1\n")
     (tmp_path / "b.csv").write_bytes(b"\xff\xfe\x00")
-    for name in ("a.csv", "b.csv"):
+    (tmp_path / "c.csv").touch()
+    column = "it has no column run"
+    for name, why in (("a.csv", column), ("b.csv", column), ("c.csv", "it is empty")):
         assert cli.main(["paper", "scores", "--runs", str(tmp_path / name)]) == 2
         said = capsys.readouterr().err
-        assert said == f"fqf: {tmp_path / name} is not a file of collected scores: it has no column run\n"
-    assert cli.main(["paper", "scores", "--runs", str(tmp_path / "c.csv")]) == 2
-    assert "c.csv is not a directory: name run directories, what holds them, or files of scores" in (
+        assert said == f"fqf: {tmp_path / name} is not a file of collected scores: {why}\n"
+    assert cli.main(["paper", "scores", "--runs", str(tmp_path / "d.csv")]) == 2
+    assert "d.csv is not a directory: name run directories, what holds them, or files of scores" in (
         capsys.readouterr().err
     )
 

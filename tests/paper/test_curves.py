@@ -60,7 +60,9 @@ def test_agents_are_chosen_by_name(write_run, tmp_path, capsys):
     assert "moving average of 2 evaluations, each with those before it" in said
     assert "no run of fqf on atari/alien" in said
     assert {row["agent"] for row in rows_of(tmp_path / "paper" / "curves.csv")} == {"dqn", "fqf"}
-    assert cli.main(["paper", "curves", *runs, "--agents", "fqq"]) == 2
-    assert capsys.readouterr().err == "fqf: agents is 'fqq', but the runs are of dqn, fqf\n"
+    assert cli.main(["paper", "curves", *runs, "--agents", "iqn,c51"]) == 2
+    assert capsys.readouterr().err == "fqf: agents is 'iqn,c51', but the runs are of dqn, fqf\n"
+    assert cli.main(["paper", "curves", *runs, "--agents", "fqf,rainbw"]) == 2
+    assert capsys.readouterr().err == "fqf: agents has 'rainbw'; did you mean 'rainbow'?\n"
     assert cli.main(["paper", "curves", *runs, "--smooth", "0"]) == 2
     assert capsys.readouterr().err == "fqf: smooth is 0, but must be at least 1\n"

@@ -29,7 +29,7 @@ def test_scores_and_percents(write_run, tmp_path, capsys):
     assert cli.main(arguments) == 0
     said = capsys.readouterr().out
     assert "IQN: N' = K = N in the config of every run" in said
-    assert "no finished run of iqn at N = 64 on minatar/asterix" in said
+    assert "no runs of fqf at N = 64; no finished run of iqn at N = 64 on minatar/asterix" in said
     rows = rows_of(tmp_path / "n-sweep.csv")
     assert [row for row in rows if row[4] == "minatar/breakout"] == [
         ("iqn", "4", "4", "4", "minatar/breakout", "3.0", "1"),
@@ -37,6 +37,7 @@ def test_scores_and_percents(write_run, tmp_path, capsys):
         ("iqn", "64", "64", "64", "minatar/breakout", "7.0", "1"),
         ("fqf", "4", "", "", "minatar/breakout", "5.0", "2"),
         ("fqf", "8", "", "", "minatar/breakout", "9.0", "2"),
+        ("fqf", "64", "", "", "minatar/breakout", "", "0"),  # nobody ran it
     ]
     # All have Breakout only: 0 % is its untrained 1, 100 % the best mean, 9.
     percents = {row[:2]: float(row[5]) for row in rows if row[4] == "mean_percent"}

@@ -6,8 +6,10 @@ import itertools
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy import optimize
 
 from fqf import cli
+from fqf.errors import UserError
 from fqf.laws import EXPONENTIAL, LAPLACE, NORMAL, UNIFORM, w1_of_fractions
 from fqf.losses.fraction import w1_gradient
 from fqf.paper.projection import optimal_fractions, project, random_fractions, w1_slope
@@ -36,6 +38,23 @@ def test_optimal_fractions_of_the_exponential_law():
     taus = optimal_fractions(EXPONENTIAL.quantile, 6)
     np.testing.assert_allclose(1 - taus, np.array([42, 30, 20, 12, 6, 2, 0]) / 42, atol=1e-6)
     np.testing.assert_allclose(project(EXPONENTIAL.quantile, taus).areas.sum(), np.log(7 / 6), rtol=1e-9)
+
+
+def test_many_optimal_fractions():
+    # 1 - tau_i = (80 - i)(81 - i) / (80 81), W1 = ln(81/80)
+    taus = optimal_fractions(EXPONENTIAL.quantile, 80)
+    left = 80 - np.arange(81)
+    np.testing.assert_allclose(1 - taus, left * (left + 1) / (80 * 81), atol=2e-5)
+    np.testing.assert_allclose(w1_of_fractions(EXPONENTIAL.quantile, taus), np.log(81 / 80), rtol=1e-8)
+
+
+def test_a_descent_that_finds_nothing_is_told(monkeypatch):
+    def gives_up(function, start, **options):
+        return optimize.OptimizeResult(x=start, fun=0.5, jac=np.full(len(start), 0.1))
+
+    monkeypatch.setattr(optimize, "minimize", gives_up)
+    with pytest.raises(UserError, match="the descent of W1 found no optimum for 6 fractions"):
+        optimal_fractions(EXPONENTIAL.quantile, 6)
 
 
 def test_optimal_fractions_of_other_laws():
@@ -87,12 +106,15 @@ def test_files_say_what_is_drawn_and_repeat_byte_for_byte(tmp_path, capsys):
     assert b"date" not in (tmp_path / "one" / "projection.svg").read_bytes().lower()
 
 
-def test_mistakes_are_one_line(capsys):
+def test_mistakes_are_one_line(tmp_path, capsys):
     assert cli.main(["paper", "projektion"]) == 2
     assert capsys.readouterr().err == "fqf: unknown artefact 'projektion'; did you mean 'projection'?\n"
     assert cli.main(["paper", "projection", "--law", "exponetial"]) == 2
     assert "--law is 'exponetial'; did you mean 'exponential'?" in capsys.readouterr().err
     assert cli.main(["paper", "projection", "--num-fractions", "0"]) == 2
     assert capsys.readouterr().err == "fqf: num_fractions is 0, but must be at least 1\n"
+    (tmp_path / "out.csv").touch()
+    assert cli.main(["paper", "projection", "--out", str(tmp_path / "out.csv")]) == 2
+    assert "out.csv, which is a file: name a directory to write into\n" in capsys.readouterr().err
     assert cli.main(["paper"]) == 0
     assert "table1" in capsys.readouterr().out

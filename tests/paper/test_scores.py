@@ -31,6 +31,7 @@ def test_games_down_agents_across(write_run, tmp_path, capsys):
     ]
     assert "last scores of 4 runs, 1 to 2 seeds of 3 agents on 2 games" in said
     assert "no finished run of iqn on minatar/space_invaders; no finished run of fqf on minatar/space_invaders" in said
+    assert "; no runs of dqn, prioritized, prior_duel, c51, rainbow, qr_dqn; left out: " in said
     assert f"left out: {unfinished} (not finished)" in said
     assert (tmp_path / "last" / "scores.png").read_bytes().startswith(b"\x89PNG")
     assert cli.main(["paper", "scores", "--runs", runs, "--out", str(tmp_path / "best"), "--score", "best"]) == 0

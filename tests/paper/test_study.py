@@ -81,7 +81,7 @@ def test_the_advantage_at_every_n_and_how_much_it_grows(study, write_run, tmp_pa
     assert "| N = 32 | 1.00 (-1.00 to 3.00) | 1.00 (-1.00 to 3.00) |" in page
     assert "| N = 4 | 9.00 (7.00 to 11.00) | 9.00 (7.00 to 11.00) |" in page
     assert "| N = 8 | - | - |" in page
-    assert "| N = 4 less N = 32 | 8.00 (4.00 to 12.00) | 8.00 (4.00 to 12.00) |" in page
+    assert "| N = 4 minus N = 32 | 8.00 (4.00 to 12.00) | 8.00 (4.00 to 12.00) |" in page
 
 
 def test_iqn_that_acts_over_more_fractions_stands_beside_the_one_of_question_1(study, write_run, tmp_path):
@@ -133,6 +133,17 @@ def test_atari_stands_beside_what_was_published_at_the_same_frames(study, write_
     assert "| IQN, published | - |" in study("--runs", "runs")
 
 
+def test_the_published_lines_are_of_the_minatar_paper_alone(study):
+    """Breakout's points as its authors' plot has them; replications are in the file, and not drawn."""
+    from study_figures import read_published
+
+    path = STUDIES.parent / "results" / "minatar_published.csv"
+    found = read_published(path)
+    assert found["minatar/breakout"] == [(400_000, 8.0), (5_000_000, 10.03)]
+    assert set(found) >= {"minatar/asterix", "minatar/breakout", "minatar/space_invaders"}
+    assert len(path.read_text().splitlines()) - 1 > sum(map(len, found.values()))
+
+
 def test_curves_over_training_are_means_of_seeds(study):
     from study_figures import over_training
     from study_fractions import Logged
@@ -167,6 +178,38 @@ def test_what_is_damaged_ends_in_one_line_and_intact_files(study, write_run, tmp
         SystemExit, match=r"learning.csv has agents/fqf/.*seed0, of which there are no scores in results"
     ):
         study()
+
+
+def test_a_run_without_scores_is_left_out_and_the_others_are_kept(study, write_run, tmp_path, capsys):
+    for seed in (0, 1):
+        log(write_run("fqf", "minatar/breakout", seed, [0.5, 4.0 + seed], runs=tmp_path / "runs/agents"), (1,), 0.1)
+    run = tmp_path / "runs/agents/fqf/minatar.breakout/seed1"
+    for name, damage in (("evaluations.csv", "step,source\n1,"), ("summary.json", "{")):
+        whole = (run / name).read_bytes()
+        (run / name).write_text(damage)
+        assert "| `fqf` | 4.0, 1 |" in study("--runs", "runs")
+        assert "seed1: " in capsys.readouterr().err
+        assert "seed1" not in Path("results/learning.csv").read_text()
+        (run / name).write_bytes(whole)
+    assert "| `fqf` | 4.5 (4.0 to 5.0), 2 |" in study("--runs", "runs")
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ('{"step": 8, "fraction_entropy": 2.0}', "a line of its metrics.jsonl has no fraction_shift"),
+        ('{"step": 0, "fraction_entropy": 2.0}', "its metrics.jsonl can't be read: .* by zero"),
+        ('{"step": 8, "fraction_entropy": ', "its metrics.jsonl can't be read: Expecting value"),
+    ],
+)
+def test_a_log_that_lacks_something_ends_in_one_line_before_anything_is_written(
+    study, write_run, tmp_path, lines, message
+):
+    run = write_run("fqf", "minatar/breakout", 0, [0.5, 4.0], runs=tmp_path / "runs/agents")
+    (run / "metrics.jsonl").write_text(lines + "\n")
+    with pytest.raises(SystemExit, match=f"seed0 is finished, but {message}"):
+        study("--runs", "runs")
+    assert not list(Path("results").iterdir())
 
 
 def test_the_study_goes_on_where_its_runs_are_gone(study, write_run, tmp_path):

@@ -55,6 +55,8 @@ def paper(arguments: list[str]) -> None:
     kind = PaperOptions if arguments[0] == "all" else ARTEFACTS[chosen[0]].options
     names = [item.name for item in dataclasses.fields(kind)]
     options = parse(kind, f"fqf paper {arguments[0]}", arguments[1:], names)
+    if options.out.exists() and not options.out.is_dir():
+        raise UserError(f"--out is {options.out}, which is a file: name a directory to write into")
     if arguments[0] != "all":
         print_artefact(chosen[0], options)
         return

@@ -88,7 +88,8 @@ def make(options: Options) -> str:
     scored = f"{options.score} score of a run, mean over {counts}; {how_scored(runs)}"
     draw_sweep(sweep, "\n".join([scored, *([sweep.rule] if sweep.rule else []), *about]), options.out)
     said = [f"{options.score} scores of {count(len(runs), 'run')}, {counts}", *about]
-    said += [f"no runs of {agent}" for agent in missing] + lacking(sweep.means, games_of(sweep.cells))
+    said += [f"no runs of {name}" for name in (*missing, *(kind.label for kind in absent_kinds(sweep)))]
+    said += lacking(sweep.means, games_of(sweep.cells))
     said += [f"left out: {each}" for each in left_out]
     return "; ".join(said)
 
@@ -150,6 +151,13 @@ def agents_of(sweep: Sweep) -> list[str]:
     return list(dict.fromkeys(kind.agent for kind in sweep.kinds))
 
 
+def absent_kinds(sweep: Sweep) -> list[Kind]:
+    """Every N that another agent has."""
+    there = {kind.label for kind in sweep.kinds}
+    numbers = sorted({kind.n for kind in sweep.kinds})
+    return [Kind(agent, n, None, None) for agent in agents_of(sweep) for n in numbers if label(agent, n) not in there]
+
+
 def about_quantiles(agent: str, sweep: Sweep) -> str:
     """How N' and K of IQN were chosen, from the configs of its runs."""
     mine = [kind for kind in sweep.kinds if kind.agent == agent and kind.n_target is not None]
@@ -157,16 +165,18 @@ def about_quantiles(agent: str, sweep: Sweep) -> str:
         return ""
     name = NAMES.get(agent, agent)
     if all(kind.n == kind.n_target == kind.k for kind in mine):
-        return f"{name}: N' = K = N in the config of every run, so that it has N wherever it asks"
+        return (
+            f"{name}: N' = K = N in the config of every run, so that it asks N times in training, in targets and to act"
+        )
     numbers = ", ".join(f"{kind.n_target} and {kind.k} at N = {kind.n}" for kind in mine)
     return f"{name}: N' and K as in the runs' configs: {numbers}"
 
 
 def write_data(sweep: Sweep, out: Path) -> None:
-    """A row for every score; those of all games are the percents."""
+    """A row for every score, blank where there is none; those of all games are the percents."""
     rows: list[tuple[Any, ...]] = [
-        (*kind, env, sweep.means[kind.label].get(env), len(sweep.cells[kind.label].get(env, [])))
-        for kind in sweep.kinds
+        (*kind, env, sweep.means.get(kind.label, {}).get(env), len(sweep.cells.get(kind.label, {}).get(env, [])))
+        for kind in (*sweep.kinds, *absent_kinds(sweep))
         for env in games_of(sweep.cells)
     ]
     rows += [(*kind, "mean_percent", sweep.percents.get(kind.label), None) for kind in sweep.kinds]

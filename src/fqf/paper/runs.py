@@ -4,8 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from fqf.agents import AGENTS
 from fqf.environments.atari import PROTOCOLS
-from fqf.errors import UserError
+from fqf.errors import UserError, nearest
 from fqf.paper.style import by_agent
 from fqf.presets import changed
 from fqf.report.groups import Cells, differences, family, group, show, variants
@@ -68,6 +69,9 @@ def chosen(runs: Sequence[RunRecord], agents: str) -> tuple[list[RunRecord], lis
     """The runs of some agents, with commas between their names, and those agents that have none."""
     there = dict.fromkeys(run.config["agent"] for run in runs)
     wanted = list(there) if agents == "all" else [agent.strip() for agent in agents.split(",") if agent.strip()]
+    for agent in wanted:
+        if agent not in there and agent not in AGENTS:
+            raise UserError(f"agents has {agent!r}; {nearest(agent, AGENTS)}")
     found = [run for run in runs if run.config["agent"] in wanted]
     if not found:
         raise UserError(f"agents is {agents!r}, but the runs are of {', '.join(there)}")

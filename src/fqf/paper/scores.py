@@ -3,12 +3,11 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import mean
 from typing import Literal
 
-import numpy as np
-
 from fqf.paper.runs import cells_of, how_scored, lacking, only_finished, read_runs, refuse_mixed, seeds_in_words
-from fqf.paper.style import BLANK, COLUMN_INCHES, agent_name, column_widths, draw_table, game_name, write_csv
+from fqf.paper.style import AGENTS, BLANK, COLUMN_INCHES, agent_name, column_widths, draw_table, game_name, write_csv
 from fqf.report.analysis import games_of
 from fqf.report.plots import count
 from fqf.report.scores import published
@@ -36,7 +35,7 @@ def make(options: Options) -> str:
     cells = cells_of(runs)
     labels, envs = list(cells), games_of(cells)
     means = {
-        label: {env: float(np.mean([run.score(options.score) for run in seeds])) for env, seeds in games.items()}
+        label: {env: mean(run.score(options.score) for run in seeds) for env, seeds in games.items()}
         for label, games in cells.items()
     }
     atari = any(env.startswith("atari/") for env in envs)
@@ -55,6 +54,8 @@ def make(options: Options) -> str:
     draw_scores(header, lines, caption, bold, options.out)
     sizes = f"{count(len(labels), 'agent')} on {count(len(envs), 'game')}"
     said = [f"{options.score} scores of {count(len(runs), 'run')}, {counts} of {sizes}", *lacking(means, envs)]
+    if agents := [agent for agent in AGENTS if agent not in {label.split()[0] for label in labels}]:
+        said.append(f"no runs of {', '.join(agents)}")
     if absent:
         said.append(f"{len(absent)} games of the paper's table have no run: blank in scores.csv")
     return "; ".join([*said, *(f"left out: {each}" for each in left_out)])

@@ -25,7 +25,8 @@ def read_collected(path: Path) -> tuple[list[RunRecord], list[Skipped]]:
     except (csv.Error, UnicodeDecodeError):
         rows, columns = [], ()
     if lacking := [name for name in COLUMNS if name not in columns]:
-        raise UserError(f"{path} is not a file of collected scores: it has no column {lacking[0]}")
+        why = f"it has no column {lacking[0]}" if path.stat().st_size else "it is empty"
+        raise UserError(f"{path} is not a file of collected scores: {why}")
     runs: dict[str, list[dict[str, str]]] = {}
     for row in rows:
         runs.setdefault(str(row["run"]), []).append(row)
