@@ -68,8 +68,9 @@ def from_first_to_last(runs: Sequence[Logged], key: str, digits: int) -> str:
 
 def table_of_ends(ends: ByKind[Sequence[Atom]]) -> Iterable[str]:
     """Runs of one agent on one law: mean (range) over seeds, beside what as many atoms can do at best."""
-    yield "| plan, law, agent | seeds | W1 to the law | least at its fractions | least of all | furthest off the best |"
-    yield "|---|---|---|---|---|---|"
+    columns = ("W1 to the law", "least at its fractions", "at equal ones", "of all", "furthest off the best")
+    yield "| plan, law, agent | seeds | " + " | ".join(columns) + " |"
+    yield "|---|---|" + "---|" * len(columns)
     for kind, runs in ends.items():
         plan, agent, env = kind.split("/")
         (law,) = LAWS[env.replace(".", "/")]
@@ -78,7 +79,8 @@ def table_of_ends(ends: ByKind[Sequence[Atom]]) -> Iterable[str]:
         found = [compare(law.quantile, *each) for each in arrays]
         astray = [np.abs(np.cumsum(probabilities)[:-1] - optimal[1:-1]).max() for probabilities, _ in arrays]
         texts = [ranged([each.w1 for each in found]), ranged([each.fractions for each in found])]
-        texts += [f"{w1_of_fractions(law.quantile, optimal):.4f}", ranged(astray)]
+        texts += [f"{w1_of_fractions(law.quantile, each):.4f}" for each in (np.linspace(0, 1, len(optimal)), optimal)]
+        texts.append(ranged(astray))
         yield f"| {plan}, {law.name}, `{agent}` | {len(runs)} | " + " | ".join(texts) + " |"
 
 

@@ -245,7 +245,8 @@ def test_the_study_goes_on_where_its_runs_are_gone(study, write_run, tmp_path):
 
 
 def test_what_was_learned_of_a_law_is_kept_and_compared_with_the_best_of_as_many_atoms(study, write_run, tmp_path):
-    """Uniform[0, 2]: W1 is half the sum of squared widths if values are the middles, 16/256 at best, with equal widths.
+    """Uniform[0, 2]: W1 is half the sum of squared widths if values are the middles, 16/256 at best, with equal widths;
+    ln(9/8) is the least for Exponential(1), where equal widths do not do.
     Seed 1 has its first edge half a width too far left, 17/256, and values that are all too large by 1: W1 is 1."""
     equal = [1 / 8] * 8
     moved = [1 / 16, 3 / 16, *equal[2:]]
@@ -255,8 +256,13 @@ def test_what_was_learned_of_a_law_is_kept_and_compared_with_the_best_of_as_many
         values = [2 * (sum(widths[:place]) + width / 2) + error for place, width in enumerate(widths)]
         told = {"probabilities": [[widths]] * 3, "values": [[values]] * 3}
         (run / "distributions.json").write_text(json.dumps(told))
+    run = write_run("fqf", "toy/exponential", 0, [0.5, 4.0], runs=tmp_path / "runs" / "laws")
+    log(run, (), 0)
+    (run / "distributions.json").write_text(json.dumps({"probabilities": [[equal]], "values": [[[1.0] * 8]]}))
     page = study("--runs", "runs")
     w1, least, off = "0.5312 (0.0625 to 1.0000)", "0.0645 (0.0625 to 0.0664)", "0.0312 (0.0000 to 0.0625)"
-    assert f"| laws, Uniform[0, 2], `fqf` | 2 | {w1} | {least} | 0.0625 | {off} |" in page
+    assert f"| laws, Uniform[0, 2], `fqf` | 2 | {w1} | {least} | 0.0625 | 0.0625 | {off} |" in page
+    assert "| laws, Exponential(1), `fqf` | 1 | " in page
+    assert " | 0.1511 | 0.1178 | " in page
     shutil.rmtree("runs")
     assert study() == page
