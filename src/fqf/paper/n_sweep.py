@@ -152,7 +152,7 @@ def agents_of(sweep: Sweep) -> list[str]:
 
 
 def absent_kinds(sweep: Sweep) -> list[Kind]:
-    """Every N that another agent has."""
+    """Those that an agent lacks of all N that any agent has."""
     there = {kind.label for kind in sweep.kinds}
     numbers = sorted({kind.n for kind in sweep.kinds})
     return [Kind(agent, n, None, None) for agent in agents_of(sweep) for n in numbers if label(agent, n) not in there]

@@ -16,6 +16,7 @@ from fqf.paper.style import LEARNED, TRUTH, draw, write_csv
 CUT = 0.001
 """Of the fractions at an unbounded end, which no picture can show. Areas are of all of them."""
 MANY = 32
+"""Fractions up to which a descent from equal widths is safe: it was seen to overstep from 80 on."""
 FLAT = 1e-5
 """The largest slope, in a logit, of what counts as an optimum: descent asks for 1e-8, and stops short of it where
 quadrature is no finer."""
