@@ -43,6 +43,7 @@ def page(
     sources = {"proposed (the paper's rate)": ours["fqf"]}
     sources |= {name: of_variant(plans["fractions"], name, "fqf") for name in ("frozen", "uniform", "random")}
     sources |= {
+        "random, widths as weights": of_variant(plans["fractions"], "random_widths", "fqf"),
         "proposed, a hundred times the rate": of_variant(plans["fractions"], "moving", "fqf"),
         "`fqf_consistent` (the paper's rate)": ours["fqf_consistent"],
         "`fqf_consistent`, four hundred times the rate": of_variant(plans["moving"], "moving", "fqf_consistent"),

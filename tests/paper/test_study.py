@@ -224,13 +224,18 @@ def test_the_study_goes_on_where_its_runs_are_gone(study, write_run, tmp_path):
     ]
     shutil.rmtree(agents)
     log(write_run("fqf", "minatar/breakout", 1, [0.5, 2.0, 6.0], runs=agents), (20_000,), 0.75)
-    for source, score in (("random", 9.0), ("uniform", 6.0)):
-        run = write_run("fqf", "minatar/breakout", 0, [0.5, 2.0, score], runs=fractions / source, fractions=source)
+    for variant, score, options in (
+        ("random", 9.0, {"fractions": "random"}),
+        ("random_widths", 8.0, {"fractions": "random", "target_weights": "widths"}),
+        ("uniform", 6.0, {"fractions": "uniform"}),
+    ):
+        run = write_run("fqf", "minatar/breakout", 0, [0.5, 2.0, score], runs=fractions / variant, **options)
         log(run, (), 0)
     page = study("--runs", "runs")
     assert "| `fqf` | 5.0 (4.0 to 6.0), 2 |" in page
     assert "| proposed (the paper's rate) | 5.0 (4.0 to 6.0), 2 | 3.5 (3.0 to 4.0), 2 | -1.00 | -0.50 |" in page
     assert "| random | 9.0, 1 | 5.5, 1 | 3.00 | 1.50 |" in page
+    assert "| random, widths as weights | 8.0, 1 | 5.0, 1 | 2.00 | 1.00 |" in page
     assert "| uniform | 6.0, 1 | 4.0, 1 |  |  |" in page
     assert "| frozen | - | - | - | - |" in page
     # Of two seeds: 20,000 and 20,000, then 200,000 and 20,000 steps; shifts of .25 and .75, both times.
