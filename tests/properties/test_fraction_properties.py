@@ -124,6 +124,17 @@ def test_random_spacings_have_the_second_moment_of_sorted_uniforms():
     np.testing.assert_allclose(np.mean(widths**2, axis=0), second, rtol=0, atol=5 * standard_error)
 
 
+@pytest.mark.parametrize("n", [3, 8])
+def test_random_midpoints_spread_a_uniform_law_if_they_weigh_equally_and_narrow_it_if_by_widths(n):
+    """Var = (N - 1)(N + 4) / 12 N(N + 1), more than 1/12, and (1 - 6 / (N + 1)(N + 2)) / 12; five standard errors."""
+    rows = 20_000
+    _, tau_hats, widths = (np.asarray(part, np.float64) for part in fractions.random(jax.random.key(3), rows, n))
+    squares = 12 * (tau_hats - 0.5) ** 2
+    for weights, ratio in ((1 / n, (n - 1) * (n + 4) / (n * (n + 1))), (widths, 1 - 6 / ((n + 1) * (n + 2)))):
+        of_rows = np.sum(weights * squares, axis=1)
+        np.testing.assert_allclose(of_rows.mean(), ratio, rtol=0, atol=5 * of_rows.std() / rows**0.5)
+
+
 def test_random_fractions_follow_their_key_and_differ_between_rows():
     key, other_key = jax.random.split(jax.random.key(2))
     first = np.asarray(fractions.random(key, 2, 7).taus)
