@@ -53,6 +53,7 @@ def table_of_fractions(learning: ByKind[Logged]) -> Iterable[str]:
         "crossings": ("crossing_rate", 3),
         "estimate of W1": ("w1_estimate", 3),
         "norm of its gradient": ("w1_gradient_norm", 1),
+        "mean value": ("q", 1),
     }
     yield "From the first to the last line of `results/learning.csv`. W1 is estimated between the outermost fractions, "
     yield "from values that are being learned: it is not the distance to any law."

@@ -239,8 +239,8 @@ def test_the_study_goes_on_where_its_runs_are_gone(study, write_run, tmp_path):
     assert "| uniform | 6.0, 1 | 4.0, 1 |  |  |" in page
     assert "| frozen | - | - | - | - |" in page
     # Of two seeds: 20,000 and 20,000, then 200,000 and 20,000 steps; shifts of .25 and .75, both times.
-    means = "20,000 to 110,000 | 1.000 to 1.000 | 0.500 to 0.500 | 1.000 to 1.000 | 1.500 to 1.500 | 20.0 to 20.0 |"
-    assert f"| agents/fqf/minatar.breakout | 2 | {means}" in page
+    means = "20,000 to 110,000 | 1.000 to 1.000 | 0.500 to 0.500 | 1.000 to 1.000 | 1.500 to 1.500 | 20.0 to 20.0"
+    assert f"| agents/fqf/minatar.breakout | 2 | {means} | 7.0 to 7.0 |" in page
     assert "| `fqf`, 2.5e-09 | 2 | 0 | 1.00 |" in page
     before = {path: path.read_bytes() for path in Path("results").iterdir()}
     assert study("--runs", "runs") == page
