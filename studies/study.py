@@ -23,9 +23,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from collect import collect
-from study_figures import draw_agents, draw_atari, draw_learning, read_published
+from study_figures import (
+    OF_FRACTIONS,
+    OF_GAMES,
+    draw_agents,
+    draw_atari,
+    draw_learning,
+    draw_sizes,
+    read_published,
+)
 from study_fractions import Atom, Logged, by_kind
+from study_kinds import by_size
 from study_scores import by_seed
 from study_tables import page
 
@@ -165,44 +175,56 @@ def read_plan(plan: str) -> list[RunRecord]:
     return runs
 
 
-def with_configs(
+def beside_scores(
     learning: Mapping[str, Sequence[Mapping[str, float]]], plans: Mapping[str, Sequence[RunRecord]]
 ) -> dict[str, Logged]:
-    configs = {
-        f"{plan}/{run.path.relative_to(RESULTS / f'{plan}.csv').as_posix()}": run.config
-        for plan, runs in plans.items()
-        for run in runs
+    """What runs logged, with their configs, and with their score at every line."""
+    runs = {
+        f"{plan}/{run.path.relative_to(RESULTS / f'{plan}.csv').as_posix()}": run
+        for plan, found in plans.items()
+        for run in found
     }
     for name in learning:
-        if name not in configs:
+        if name not in runs:
             raise UserError(f"{LEARNING} has {name}, of which there are no scores in {RESULTS}")
     return {
-        name: Logged(configs[name], [relative(line, configs[name]) for line in learning[name]]) for name in learning
+        name: Logged(runs[name].config, [told(line, runs[name]) for line in lines]) for name, lines in learning.items()
     }
 
 
-def relative(line: Mapping[str, float], config: Mapping[str, Any]) -> dict[str, float]:
-    """Its entropy as a share of that of uniform fractions."""
-    return {**line, "fraction_entropy": line["fraction_entropy"] / math.log(config["num_fractions"])}
+def told(line: Mapping[str, float], run: RunRecord) -> dict[str, float]:
+    """The entropy as a share of that of uniform fractions; the score between two evaluations is on a line from one to
+    the other."""
+    share = line["fraction_entropy"] / math.log(run.config["num_fractions"])
+    return {**line, "fraction_entropy": share, "score": float(np.interp(line["step"], *run.curve))}
 
 
 def write_page() -> None:
     """Tables and pictures, of finished runs."""
     plans = {plan: read_plan(plan) for plan in PLANS}
-    kinds = by_kind(with_configs(read_learning(), plans))
+    kinds = by_kind(beside_scores(read_learning(), plans))
     (PAGES / "study_tables.md").write_text("\n".join(page(plans, kinds, by_kind(read_ends()))) + "\n")
     if cells := by_seed(plans["agents"]):
         draw_agents(cells, read_published(PUBLISHED), PAGES, "study_agents")
     if cells := by_seed(plans["atari"]):
         draw_atari(cells, PAGES, "study_atari")
-    for name, shown in (
-        ("study_laws", [kind for kind in kinds if kind.startswith("laws/")]),
-        ("study_laws_constant", [kind for kind in kinds if kind.startswith("laws_constant/")]),
-        ("study_fractions", [kind for kind in kinds if kind.endswith("/minatar.breakout")]),
+    if any(run.finished for run in plans["n_sweep"]):
+        draw_sizes({agent: by_size(plans, agent) for agent in ("fqf", "iqn")}, PAGES, "study_n")
+    on_breakout = [kind for kind in kinds if kind.endswith("/minatar.breakout")]
+    for name, panels, shown in (
+        ("study_laws", OF_FRACTIONS, [kind for kind in kinds if kind.startswith("laws/")]),
+        ("study_laws_constant", OF_FRACTIONS, [kind for kind in kinds if kind.startswith("laws_constant/")]),
+        ("study_fractions", OF_GAMES, [kind for kind in on_breakout if of_plan(kind, "agents", "fractions", "moving")]),
+        ("study_targets", OF_GAMES, [kind for kind in on_breakout if of_plan(kind, "fractions/moving", "targets")]),
     ):
         if shown:
-            draw_learning({kind: kinds[kind] for kind in shown}, PAGES, name)
+            draw_learning({kind: kinds[kind] for kind in shown}, panels, PAGES, name)
     print(PAGES / "study_tables.md")
+
+
+def of_plan(kind: str, *plans: str) -> bool:
+    """PLAN or PLAN/VARIANT."""
+    return any(kind.startswith(f"{plan}/") for plan in plans)
 
 
 if __name__ == "__main__":

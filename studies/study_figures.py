@@ -1,5 +1,6 @@
 """The study's pictures, from the files that studies/study.py keeps: learning curves of all agents with what was
-published of DQN, what fractions do while values are learned, and Atari over the published curves."""
+published of DQN, FQF and IQN at every N, what fractions do while values are learned, and Atari over the published
+curves."""
 
 import csv
 from collections.abc import Mapping, Sequence
@@ -18,6 +19,7 @@ from fqf.paper.runs import seeds_in_words
 from fqf.paper.style import Look, agent_name, draw, game_name, looks
 from fqf.report.analysis import games_of
 from fqf.report.groups import Cells, natural
+from fqf.report.records import RunRecord
 
 PUBLISHED: dict[str, Any] = {"color": "#777777", "linewidth": 0.8, "linestyle": (0, (2, 2))}
 
@@ -111,31 +113,62 @@ def draw_published(axis: Axes, points: Sequence[Published]) -> None:
         )
 
 
-PANELS = {
+OF_FRACTIONS = {
     "fraction_entropy": "entropy / log N",
     "fraction_shift": r"largest $|\tau_i - i/N|$",
     "w1_estimate": r"estimate of $W_1$",
     "crossing_rate": "share of crossings",
 }
+"""Titles of panels by metric."""
+OF_GAMES = {"score": "score", "q": "mean value"} | OF_FRACTIONS
 
 
-def draw_learning(kinds: ByKind[Logged], out: Path, name: str) -> None:
-    """Every metric a panel, every kind of runs a line: the mean over seeds at every tenth of a run."""
+def draw_learning(kinds: ByKind[Logged], panels: Mapping[str, str], out: Path, name: str) -> None:
+    """Every metric a panel, every kind of runs a line: the mean over seeds at every tenth of a run. A metric of which
+    one line ends at a thousand times another is on a logarithmic scale."""
     style = looks(sorted(kinds, key=natural))
+    rows = len(panels) // 2
 
     def paint(figure: Figure) -> None:
-        axes = figure.subplots(2, 2, squeeze=False).flat
-        for axis, (metric, title) in zip(axes, PANELS.items(), strict=True):
-            for kind, look in style.items():
-                shares, means = over_training(kinds[kind], metric)
-                axis.plot(shares, means, **thin(look))
+        axes = figure.subplots(rows, 2, squeeze=False).flat
+        for axis, (metric, title) in zip(axes, panels.items(), strict=True):
+            lines = [over_training(kinds[kind], metric) for kind in style]
+            for line, look in zip(lines, style.values(), strict=True):
+                axis.plot(*line, **thin(look))
+            ends = [means[-1] for _, means in lines]
+            if 0 < 1000 * min(ends) < max(ends):
+                axis.set_yscale("log")
             axis.set_title(title)
             axis.grid(alpha=0.25, linewidth=0.5)
         figure.supxlabel("share of the run", fontsize=7)
-        lines = [Line2D([], [], **thin(look)) for look in style.values()]
-        figure.legend(lines, [kind_name(kind) for kind in style], frameon=False, loc="outside upper center", ncols=2)
+        handles = [Line2D([], [], **thin(look)) for look in style.values()]
+        figure.legend(handles, [kind_name(kind) for kind in style], frameon=False, loc="outside upper center", ncols=2)
 
-    draw(3.2 + 0.08 * len(kinds), paint, out, name)
+    draw(0.2 + 1.5 * rows + 0.08 * len(kinds), paint, out, name)
+
+
+def draw_sizes(sizes: Mapping[str, Mapping[int, Sequence[RunRecord]]], out: Path, name: str) -> None:
+    """Every N a panel, every agent a line: the mean of its seeds, and a band from the lowest to the highest."""
+    style = looks(list(sizes))
+
+    def paint(figure: Figure) -> None:
+        numbers = list(next(iter(sizes.values())))
+        axes = figure.subplots(1, len(numbers), squeeze=False, sharey=True)[0]
+        for axis, size in zip(axes, numbers, strict=True):
+            for agent, look in style.items():
+                if runs := sizes[agent][size]:
+                    curve = average(runs, 1)
+                    axis.plot(curve.steps / 1e3, curve.mean, **thin(look))
+                    axis.fill_between(curve.steps / 1e3, curve.low, curve.high, color=look.color, alpha=0.15, lw=0)
+            axis.set_title(f"N = {size}")
+            axis.set_xlim(left=0)
+            axis.grid(alpha=0.25, linewidth=0.5)
+        axes[0].set_ylabel("score")
+        figure.supxlabel("thousand agent steps", fontsize=7)
+        handles = [Line2D([], [], **thin(look)) for look in style.values()]
+        figure.legend(handles, [agent_name(each) for each in style], frameon=False, loc="outside upper center", ncols=2)
+
+    draw(1.9, paint, out, name)
 
 
 def over_training(runs: Sequence[Logged], metric: str) -> tuple[np.ndarray, np.ndarray]:

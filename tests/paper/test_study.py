@@ -82,6 +82,7 @@ def test_the_advantage_at_every_n_and_how_much_it_grows(study, write_run, tmp_pa
     assert "| N = 4 | 9.00 (7.00 to 11.00) | 9.00 (7.00 to 11.00) |" in page
     assert "| N = 8 | - | - |" in page
     assert "| N = 4 minus N = 32 | 8.00 (4.00 to 12.00) | 8.00 (4.00 to 12.00) |" in page
+    assert Path("docs/results/study_n.png").stat().st_size > 10_000
 
 
 def test_iqn_that_acts_over_more_fractions_stands_beside_the_one_of_question_1(study, write_run, tmp_path):
@@ -142,6 +143,17 @@ def test_the_published_lines_are_of_the_minatar_paper_alone(study):
     assert found["minatar/breakout"] == [(400_000, 8.0), (5_000_000, 10.03)]
     assert set(found) >= {"minatar/asterix", "minatar/breakout", "minatar/space_invaders"}
     assert len(path.read_text().splitlines()) - 1 > sum(map(len, found.values()))
+
+
+def test_a_line_of_the_log_has_the_score_of_its_step_and_entropy_as_a_share(study):
+    from study import told
+
+    from fqf.report.records import Curve, RunRecord
+
+    run = RunRecord(Path("run"), {"num_fractions": 8}, Curve((0, 10, 20), (1.0, 3.0, 9.0)), (1, 1, 1), True, {}, None)
+    for step, score in ((10, 3.0), (15, 6.0), (20, 9.0)):
+        line = told({"step": step, "fraction_entropy": UNIFORM / 2, "q": 7.0}, run)
+        assert line == {"step": step, "fraction_entropy": 0.5, "q": 7.0, "score": score}
 
 
 def test_curves_over_training_are_means_of_seeds(study):

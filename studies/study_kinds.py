@@ -1,0 +1,59 @@
+"""Which runs stand beside each other, by question, and what they are called there."""
+
+from collections.abc import Mapping, Sequence
+
+from fqf.report.records import RunRecord
+
+Kinds = Mapping[str, Sequence[RunRecord]]
+"""Runs by what they are called in a table."""
+Plans = Mapping[str, Sequence[RunRecord]]
+"""All runs by plan."""
+SIZES = (4, 8, 32)
+"""N, of question 2."""
+
+
+def by_action_quantiles(plans: Plans) -> Kinds:
+    return {
+        "K = 8, as above": on_game(plans["agents"], "iqn", "minatar/asterix"),
+        "K = 32, as published": on_game(plans["acting"], "iqn", "minatar/asterix"),
+    }
+
+
+def by_size(plans: Plans, agent: str) -> dict[int, Sequence[RunRecord]]:
+    """By N, one of SIZES."""
+    return {
+        size: on_game(plans["agents"], agent) if size == 8 else of_variant(plans["n_sweep"], f"n{size}", agent)
+        for size in SIZES
+    }
+
+
+def by_source(plans: Plans) -> Kinds:
+    names = {
+        "frozen": "frozen",
+        "uniform": "uniform",
+        "random": "random",
+        "random_widths": "random, widths as weights",
+        "moving": "proposed, a hundred times the rate",
+    }
+    return {
+        "proposed (the paper's rate)": on_game(plans["agents"], "fqf"),
+        **{name: of_variant(plans["fractions"], variant, "fqf") for variant, name in names.items()},
+        "`fqf_consistent` (the paper's rate)": on_game(plans["agents"], "fqf_consistent"),
+        "`fqf_consistent`, four hundred times the rate": of_variant(plans["moving"], "moving", "fqf_consistent"),
+    }
+
+
+def by_target(plans: Plans) -> Kinds:
+    return {
+        "current, no bonus": of_variant(plans["fractions"], "moving", "fqf"),
+        "next": of_variant(plans["targets"], "next", "fqf"),
+        "a bonus of 1": of_variant(plans["targets"], "bonus", "fqf"),
+    }
+
+
+def on_game(runs: Sequence[RunRecord], agent: str, game: str = "minatar/breakout") -> list[RunRecord]:
+    return [run for run in runs if run.config["agent"] == agent and run.env == game and run.finished]
+
+
+def of_variant(runs: Sequence[RunRecord], variant: str, agent: str) -> list[RunRecord]:
+    return [run for run in on_game(runs, agent) if variant in run.path.parts]
