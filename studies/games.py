@@ -9,6 +9,7 @@ docs/results/<game>.md, <game>.json and agents_<game>.png after every agent.
 
 import argparse
 import json
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -65,10 +66,13 @@ def write(game: str, results: dict, paths: dict[str, list[Path]], out: Path, fac
     env, seeds, bar, steps = GAMES[game]
     which = "seed 0" if seeds == 1 else f"seeds 0 to {seeds - 1} side by side"
     speed = "" if seeds == 1 else ", of one seed beside the others"
+    configs = [tomllib.loads((path / "config.toml").read_text()) for found in paths.values() for path in found]
+    epsilons = sorted({config["evaluation_epsilon"] for config in configs})
     lines = [
         f"# Every agent on `{env}`",
         "",
-        f"{steps:,} steps, {which}, presets of the family; final policies, mean of 100 fresh evaluation episodes.",
+        f"{steps:,} steps, {which}, presets of the family; final policies, mean of 100 fresh evaluation episodes at",
+        f"epsilon {' or '.join(map(str, epsilons))}.",
         f"Printed by `.venv/bin/python studies/games.py {game}` (JAX {facts['versions']['jax']}, CPU, two cores; the",
         f"commit of every run is in its row). Frames/s are of training{speed}, on a machine that had other work too.",
     ]

@@ -55,7 +55,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "learning_starts_steps": 5_000,  # Young and Tian 2019, section 3
         "exploration_epsilon": 0.01,  # FQF section 4; Dopamine's dqn.gin
         "exploration_decay_steps": 50_000,  # a fifth of Dopamine's 250,000: the run is shorter
-        "evaluation_epsilon": 0.001,  # FQF section 4; Dopamine's dqn.gin
+        "evaluation_epsilon": 0.01,  # with 0.001 most episodes of a deterministic game are copies (decision 0012)
         "evaluate_every_steps": 30_000,
         "log_every_steps": 3_000,
     },

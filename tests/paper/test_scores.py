@@ -86,7 +86,7 @@ def test_protocols_do_not_mix_and_unfinished_runs_are_no_table(write_run, tmp_pa
     write_run("fqf", "minatar/breakout", 1, [0.0, 1.0, 2.0])
     write_run("iqn", "minatar/breakout", 1, [0.0, 1.0, 2.0], evaluation_epsilon=0.5)
     assert cli.main(["paper", "scores", "--runs", str(tmp_path / "runs"), "--out", str(tmp_path)]) == 2
-    assert "one table takes one protocol, but evaluation_epsilon is 0.001 in" in capsys.readouterr().err
+    assert "one table takes one protocol, but evaluation_epsilon is 0.01 in" in capsys.readouterr().err
 
 
 def test_without_results_one_line_says_so_and_all_goes_on(tmp_path, monkeypatch, capsys):

@@ -222,7 +222,7 @@ def test_an_older_report_is_replaced_and_nothing_else(grid, write_run, tmp_path,
         ("runs --resamples 5", "resamples is 5, but must be at least 100"),
         ("runs --seed -1", "seed is -1, but must be at least 0"),
         ("runs --out runs/fqf", "runs/fqf holds something else than a report"),
-        ("runs", "different protocols: evaluation_epsilon is 0.001 in"),
+        ("runs", "different protocols: evaluation_epsilon is 0.01 in"),
     ],
 )
 def test_a_mistake_is_one_line(write_run, tmp_path, monkeypatch, capsys, arguments, words):
@@ -244,7 +244,7 @@ def test_mixed_protocols_are_set_side_by_side_when_asked_for(write_run, tmp_path
     out = tmp_path / "report"
     assert report(tmp_path / "runs", "--out", out, "--mixed") == 0
     assert {(row["group"], row["mean"]) for row in rows(out, "scores", kind="last")} == {
-        ("fqf evaluation_epsilon=0.001", "3.0"),
+        ("fqf evaluation_epsilon=0.01", "3.0"),
         ("fqf evaluation_epsilon=0.5", "5.0"),
     }
     assert "Protocols are mixed, as was asked for" in (out / "index.html").read_text()
