@@ -1,6 +1,6 @@
 """The study of agents and fractions: its data from runs, and its page from the data.
 
-    for plan in agents acting n_sweep fractions moving laws laws_constant targets atari; do
+    for plan in agents acting drawn n_sweep fractions moving laws laws_constant targets atari; do
       kept=results/$plan.csv; [ -f $kept ] || kept=
       fqf suite studies/plans/$plan.toml --runs runs/study/$plan ${kept:+--collected $kept}
       .venv/bin/python studies/study.py --runs runs/study
@@ -45,7 +45,7 @@ from fqf.report.groups import natural
 from fqf.report.records import RunRecord
 from fqf.report.runs import load
 
-PLANS = ("agents", "acting", "n_sweep", "fractions", "moving", "laws", "laws_constant", "targets", "atari")
+PLANS = ("agents", "acting", "drawn", "n_sweep", "fractions", "moving", "laws", "laws_constant", "targets", "atari")
 RESULTS, PAGES = Path("results"), Path("docs/results")
 LEARNING, ENDS = RESULTS / "learning.csv", RESULTS / "law_ends.csv"
 PUBLISHED = Path(__file__).parents[1] / "results" / "minatar_published.csv"

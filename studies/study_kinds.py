@@ -10,12 +10,16 @@ Plans = Mapping[str, Sequence[RunRecord]]
 """All runs by plan."""
 SIZES = (4, 8, 32)
 """N, of question 2."""
+IQN = "`iqn`, as above"
 
 
-def by_action_quantiles(plans: Plans) -> Kinds:
+def late_or_not(plans: Plans) -> Kinds:
+    """IQN, which is late on Asterix, and what might be why."""
     return {
-        "K = 8, as above": on_game(plans["agents"], "iqn", "minatar/asterix"),
-        "K = 32, as published": on_game(plans["acting"], "iqn", "minatar/asterix"),
+        IQN: on_game(plans["agents"], "iqn", "minatar/asterix"),
+        "`iqn`, K = 32, as published": on_game(plans["acting"], "iqn", "minatar/asterix"),
+        "`fqf`, random fractions, widths as weights": on_game(plans["drawn"], "fqf", "minatar/asterix"),
+        "`fqf`, as above": on_game(plans["agents"], "fqf", "minatar/asterix"),
     }
 
 

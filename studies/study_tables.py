@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from study_fractions import Atom, ByKind, Logged, table_of_collapses, table_of_ends, table_of_fractions
-from study_kinds import Plans, by_action_quantiles, by_size, by_source, by_target
+from study_kinds import IQN, Plans, by_size, by_source, by_target, late_or_not
 from study_scores import (
     INTERVALS,
     aggregates,
@@ -25,7 +25,7 @@ def page(plans: Plans, learning: ByKind[Logged], ends: ByKind[Sequence[Atom]]) -
     yield from ("", INTERVALS)
     cells = by_seed(plans["agents"])
     yield from ("", "## 1. All agents", "", *table_of_games(cells), *aggregates(cells))
-    yield from ("", "### IQN's K, on Asterix", "", *table_of_kinds(by_action_quantiles(plans), "K = 8, as above"))
+    yield from ("", "### Why IQN is late on Asterix", "", *table_of_kinds(late_or_not(plans), IQN))
     ours, theirs = by_size(plans, "fqf"), by_size(plans, "iqn")
     sizes = {f"`{agent}` at N = {n}": runs[n] for agent, runs in (("fqf", ours), ("iqn", theirs)) for n in runs}
     yield from ("", "## 2. N, on Breakout", "", *table_of_kinds(sizes), "", *table_of_advantages(ours, theirs))
