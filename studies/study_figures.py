@@ -153,7 +153,7 @@ def draw_sizes(sizes: Mapping[str, Mapping[int, Sequence[RunRecord]]], out: Path
 
     def paint(figure: Figure) -> None:
         numbers = list(next(iter(sizes.values())))
-        axes = figure.subplots(1, len(numbers), squeeze=False, sharey=True)[0]
+        axes = figure.subplots(1, len(numbers), squeeze=False, sharex=True, sharey=True)[0]
         for axis, size in zip(axes, numbers, strict=True):
             for agent, look in style.items():
                 if runs := sizes[agent][size]:

@@ -91,7 +91,8 @@ def moments(count):
 
 
 def test_a_run_is_played_into_data_and_a_picture(tmp_path, monkeypatch, capsys):
-    config = override(preset("fqf", "minatar/breakout"), {"num_fractions": 3, "steps": 150_000, "seed": 4})
+    options = {"num_fractions": 3, "steps": 150_000, "seed": 4, "evaluation_epsilon": 0.25}
+    config = override(preset("fqf", "minatar/breakout"), options)
     policy = Policy(config, EnvironmentSpec(config.env, (4, 5, 2), np.dtype(bool), 6), {})
     asked = []
     monkeypatch.setattr(fractions, "load", lambda path: policy)
@@ -100,7 +101,7 @@ def test_a_run_is_played_into_data_and_a_picture(tmp_path, monkeypatch, capsys):
     out = tmp_path / "paper"
     arguments = ["paper", "fractions", "--run", str(tmp_path), "--out", str(out), "--seed", "7", "--max-steps", "12"]
     assert cli.main(arguments) == 0
-    assert asked == [(0.001, 7, 12)]
+    assert asked == [(0.25, 7, 12)]
     said = capsys.readouterr().out
     assert "on minatar/breakout after 150,000 steps (seed 4, fraction learning rate 2.5e-09, commit abc1234)" in said
     # tau_1 is .5 once and .25 eleven times: deviation .25 sqrt(11) / 12 = .0691; tau_2 .8 and .5, so .3 sqrt(11) / 12.
