@@ -212,8 +212,8 @@ def write_page() -> None:
         draw_sizes({agent: by_size(plans, agent) for agent in ("fqf", "iqn")}, PAGES, "study_n")
     on_breakout = [kind for kind in kinds if kind.endswith("/minatar.breakout")]
     for name, panels, shown in (
-        ("study_laws", OF_FRACTIONS, [kind for kind in kinds if kind.startswith("laws/")]),
-        ("study_laws_constant", OF_FRACTIONS, [kind for kind in kinds if kind.startswith("laws_constant/")]),
+        ("study_laws", OF_FRACTIONS, [kind for kind in kinds if of_plan(kind, "laws")]),
+        ("study_laws_constant", OF_FRACTIONS, [kind for kind in kinds if of_plan(kind, "laws_constant")]),
         ("study_fractions", OF_GAMES, [kind for kind in on_breakout if of_plan(kind, "agents", "fractions", "moving")]),
         ("study_targets", OF_GAMES, [kind for kind in on_breakout if of_plan(kind, "fractions/moving", "targets")]),
     ):

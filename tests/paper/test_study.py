@@ -106,6 +106,22 @@ def test_what_might_explain_iqn_stands_beside_the_one_of_question_1(study, write
     ]
 
 
+def test_targets_and_bonus_stand_beside_moving_fractions(study, write_run, tmp_path):
+    for place, score, options in (
+        ("fractions/moving", 2.0, {}),
+        ("targets/next", 5.0, {"target_fractions": "next"}),
+        ("targets/bonus", 1.0, {"entropy_coefficient": 1.0}),
+    ):
+        log(write_run("fqf", "minatar/breakout", 0, [0.5, score], runs=tmp_path / "runs" / place, **options), (1,), 0.1)
+    rows = study("--runs", "runs").split("## 5.")[1].split("### Collapses")[0].strip().splitlines()
+    assert rows[-3:] == [
+        "| current, no bonus | 2.0, 1 | 2.0, 1 |  |  |",
+        "| next | 5.0, 1 | 5.0, 1 | 3.00 | 3.00 |",
+        "| a bonus of 1 | 1.0, 1 | 1.0, 1 | -1.00 | -1.00 |",
+    ]
+    assert Path("docs/results/study_targets.png").stat().st_size > 10_000
+
+
 def test_aggregates_are_of_seeds_that_all_agents_have(study, write_run, tmp_path):
     """Scores of 1, 2, 3 and 10 where 8 is the most and 0 the least: IQM 2.5 / 8, mean 4 / 8, gap (7 + 6 + 5) / 32."""
     for seed, score in enumerate((1.0, 2.0, 3.0, 10.0, 99.0)):
