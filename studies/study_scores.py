@@ -7,11 +7,12 @@ import numpy as np
 from study_kinds import Kinds
 
 from fqf.paper.style import by_agent
-from fqf.report.analysis import games_of, make_section
+from fqf.report.analysis import Group, common_games, games_of, span_scale
 from fqf.report.dopamine import PublishedCurve, dopamine_curves
 from fqf.report.groups import Cells
 from fqf.report.records import RunRecord
-from fqf.report.statistics import Estimate, Scores, estimate
+from fqf.report.statistics import Estimate, Scores, estimate, iqm, optimality_gap
+from fqf.report.statistics import mean as game_mean
 
 INTERVALS = (
     "Intervals are the middle 95 % of a stratified bootstrap over seeds. With three seeds they are too narrow: they "
@@ -117,19 +118,32 @@ def of_common_seeds(cells: Cells) -> tuple[Cells, list[int]]:
 
 
 def aggregates(cells: Cells) -> Iterable[str]:
-    """Over all games, 0 being the untrained policy and 1 the best agent's mean."""
+    """Over all games, 0 being the untrained policy and 1 the best agent's mean; and without each of them, which shows
+    whether it decides alone."""
     cells, seeds = of_common_seeds(cells)
     if not seeds:
         yield "No seed has finished with all agents on all games yet."
         return
-    section = make_section("minatar", cells, False, 0, 2_000)
-    found = section.aggregates["last"]
-    yield f"Last scores over {', '.join(found.games)}, seeds {', '.join(map(str, seeds))}, which all have;"
-    yield "0 is the untrained policy, 1 the best agent's mean of these seeds: the numbers hold within this table only."
-    yield from ("", "| | IQM | mean | optimality gap |", "|---|---|---|---|")
-    for label, estimates in found.estimates.items():
-        texts = [interval(estimates[name]) for name in ("iqm", "mean", "optimality_gap")]
-        yield f"| `{label}` | " + " | ".join(texts) + " |"
+    yield f"Over {', '.join(games_of(cells))}, seeds {', '.join(map(str, seeds))}, which all have; 0 is the untrained"
+    yield "policy, 1 the best agent's mean of these seeds: numbers of two tables can't be compared."
+    for kind, score in SCORES.items():
+        groups = [Group(agent, scores_of(found, score)) for agent, found in cells.items()]
+        scale = span_scale(cells, groups)
+        games = common_games(groups, scale)
+        columns = {"IQM": (iqm, games), "mean": (game_mean, games), "optimality gap": (optimality_gap, games)}
+        if len(games) > 1:
+            rest = {game: [other for other in games if other != game] for game in games}
+            columns |= {f"IQM without {game.split('/')[1]}": (iqm, others) for game, others in rest.items()}
+        yield from ("", f"| {kind} | " + " | ".join(columns) + " |", "|---|" + "---|" * len(columns))
+        for group in groups:
+            normal = {game: np.array([scale.normalize(game, each) for each in group.scores[game]]) for game in games}
+            texts = [interval(estimate(what, [normal[game] for game in of], 0)) for what, of in columns.values()]
+            yield f"| `{group.label}` | " + " | ".join(texts) + " |"
+
+
+def scores_of(found: Mapping[str, Sequence[RunRecord]], score: Score) -> dict[str, np.ndarray]:
+    """By game, a number per run."""
+    return {game: np.array([score(run) for run in runs]) for game, runs in found.items()}
 
 
 def interval(estimate: Estimate) -> str:

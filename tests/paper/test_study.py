@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from matplotlib.figure import Figure
 
 STUDIES = Path(__file__).parents[2] / "studies"
 UNIFORM = math.log(8)
@@ -27,6 +28,20 @@ def study(monkeypatch, tmp_path):
         return Path("docs/results/study_tables.md").read_text()
 
     return run
+
+
+@pytest.fixture
+def pictures(monkeypatch):
+    """By name of a picture, by title of a panel: the points of its lines."""
+    found = {}
+
+    def keep(figure, path, **options):
+        panels = found.setdefault(Path(path).stem, {})
+        for axis in figure.axes:
+            panels[axis.get_title()] = [list(zip(*map(list, line.get_data()), strict=True)) for line in axis.lines]
+
+    monkeypatch.setattr(Figure, "savefig", keep)
+    return found
 
 
 def log(run, steps, shift, *entropies):
@@ -70,19 +85,24 @@ def test_runs_whose_fractions_collapse_are_counted_where_fractions_are_learned(s
     assert "| n_sweep/n32/fqf/minatar.breakout | 2 | 1 to 3 | 1.000 to 0.900 |" in page
 
 
-def test_the_advantage_at_every_n_and_how_much_it_grows(study, write_run, tmp_path):
+def test_the_advantage_at_every_n_and_how_much_it_grows(study, pictures, write_run, tmp_path):
     for size, scores in ((4, (12.0, 16.0)), (32, (4.0, 8.0))):
         for seed, score in enumerate(scores):
             place = tmp_path / "runs" / "n_sweep" / f"n{size}"
-            log(write_run("fqf", "minatar/breakout", seed, [0.5, score], runs=place, num_fractions=size), (1,), 0.1)
-            log(write_run("iqn", "minatar/breakout", seed, [0.5, 5.0], runs=place, num_quantiles=size), (), 0)
+            log(write_run("fqf", "minatar/breakout", seed, [0, 0, score], runs=place, num_fractions=size), (1,), 0.1)
+            log(write_run("iqn", "minatar/breakout", seed, [0, 5, 5], runs=place, num_quantiles=size), (), 0)
     page = study("--runs", "runs")
     # 4 and 8 less 5: 1 in the mean; of two seeds drawn with replacement both may be the 4, or the 8.
-    assert "| N = 32 | 1.00 (-1.00 to 3.00) | 1.00 (-1.00 to 3.00) |" in page
-    assert "| N = 4 | 9.00 (7.00 to 11.00) | 9.00 (7.00 to 11.00) |" in page
+    assert "| N = 32 | 1.00 (-1.00 to 3.00) | -2.00 (-3.00 to -1.00) |" in page
+    assert "| N = 4 | 9.00 (7.00 to 11.00) | 2.00 (1.00 to 3.00) |" in page
     assert "| N = 8 | - | - |" in page
-    assert "| N = 4 minus N = 32 | 8.00 (4.00 to 12.00) | 8.00 (4.00 to 12.00) |" in page
-    assert Path("docs/results/study_n.png").stat().st_size > 10_000
+    assert "| N = 4 minus N = 32 | 8.00 (4.00 to 12.00) | 4.00 (2.00 to 6.00) |" in page
+    iqn = [(0, 0), (150, 5), (300, 5)]  # thousand steps
+    assert pictures["study_n"] == {
+        "N = 4": [[(0, 0), (150, 0), (300, 14)], iqn],
+        "N = 8": [],
+        "N = 32": [[(0, 0), (150, 0), (300, 6)], iqn],
+    }
 
 
 def test_what_might_explain_iqn_stands_beside_the_one_of_question_1(study, write_run, tmp_path):
@@ -95,47 +115,63 @@ def test_what_might_explain_iqn_stands_beside_the_one_of_question_1(study, write
         ("fqf", "minatar/asterix", "agents", None, 70.0),
     ):
         options = {"num_action_quantiles": k} if k else {"fractions": "random"} if plan == "drawn" else {}
-        log(write_run(agent, env, 0, [0.5, score], runs=tmp_path / "runs" / plan, **options), (), 0)
+        log(write_run(agent, env, 0, [0.5, 1.0, score], runs=tmp_path / "runs" / plan, **options), (), 0)
     page = study("--runs", "runs")
     rows = page.split("### Why IQN is late on Asterix")[1].split("## 2")[0].strip().splitlines()
     assert rows[-4:] == [
-        "| `iqn`, as above | 2.0, 1 | 2.0, 1 |  |  |",
-        "| `iqn`, K = 32, as published | 5.0, 1 | 5.0, 1 | 3.00 | 3.00 |",
-        "| `fqf`, random fractions, widths as weights | 4.0, 1 | 4.0, 1 | 2.00 | 2.00 |",
-        "| `fqf`, as above | 70.0, 1 | 70.0, 1 | 68.00 | 68.00 |",
+        "| `iqn`, as above | 2.0, 1 | 1.5, 1 |  |  |",
+        "| `iqn`, K = 32, as published | 5.0, 1 | 3.0, 1 | 3.00 | 1.50 |",
+        "| `fqf`, random fractions, widths as weights | 4.0, 1 | 2.5, 1 | 2.00 | 1.00 |",
+        "| `fqf`, as above | 70.0, 1 | 35.5, 1 | 68.00 | 34.00 |",
     ]
 
 
-def test_targets_and_bonus_stand_beside_moving_fractions(study, write_run, tmp_path):
+def test_targets_and_bonus_stand_beside_moving_fractions(study, pictures, write_run, tmp_path):
     for place, score, options in (
         ("fractions/moving", 2.0, {}),
         ("targets/next", 5.0, {"target_fractions": "next"}),
         ("targets/bonus", 1.0, {"entropy_coefficient": 1.0}),
     ):
-        log(write_run("fqf", "minatar/breakout", 0, [0.5, score], runs=tmp_path / "runs" / place, **options), (1,), 0.1)
+        run = write_run("fqf", "minatar/breakout", 0, [0.5, 4.0, score], runs=tmp_path / "runs" / place, **options)
+        log(run, (300_000,), score / 10)
     rows = study("--runs", "runs").split("## 5.")[1].split("### Collapses")[0].strip().splitlines()
     assert rows[-3:] == [
-        "| current, no bonus | 2.0, 1 | 2.0, 1 |  |  |",
-        "| next | 5.0, 1 | 5.0, 1 | 3.00 | 3.00 |",
-        "| a bonus of 1 | 1.0, 1 | 1.0, 1 | -1.00 | -1.00 |",
+        "| current, no bonus | 2.0, 1 | 3.0, 1 |  |  |",
+        "| next | 5.0, 1 | 4.5, 1 | 3.00 | 1.50 |",
+        "| a bonus of 1 | 1.0, 1 | 2.5, 1 | -1.00 | -0.50 |",
     ]
-    assert Path("docs/results/study_targets.png").stat().st_size > 10_000
+    panels = pictures["study_targets"]  # one line of the log each, the last of the run: moving, bonus, next
+    assert panels["score"] == [[(0.1, 2.0)], [(0.1, 1.0)], [(0.1, 5.0)]]
+    assert panels["mean value"] == [[(0.1, 7.0)]] * 3
+    assert panels["share of crossings"] == [[(0.1, 0.4)], [(0.1, 0.2)], [(0.1, 1.0)]]
 
 
 def test_aggregates_are_of_seeds_that_all_agents_have(study, write_run, tmp_path):
-    """Scores of 1, 2, 3 and 10 where 8 is the most and 0 the least: IQM 2.5 / 8, mean 4 / 8, gap (7 + 6 + 5) / 32."""
+    """Last scores of 1, 2, 3 and 10 where 8 is the most and 0 the least: IQM 2.5 / 8, mean 4 / 8, gap (7 + 6 + 5) / 32.
+    Over the run 2.5, 3, 3.5 and 7 where 5 is the most: IQM 3.25 / 5, mean 4 / 5, gap (2.5 + 2 + 1.5) / 20."""
     for seed, score in enumerate((1.0, 2.0, 3.0, 10.0, 99.0)):
-        log(write_run("dqn", "minatar/breakout", seed, [0.0, score], runs=tmp_path / "runs/agents"), (), 0)
+        log(write_run("dqn", "minatar/breakout", seed, [0.0, 4.0, score], runs=tmp_path / "runs/agents"), (), 0)
     for seed in range(4):
-        log(write_run("fqf", "minatar/breakout", seed, [0.0, 8.0], runs=tmp_path / "runs/agents"), (), 0)
+        log(write_run("fqf", "minatar/breakout", seed, [0.0, 2.0, 8.0], runs=tmp_path / "runs/agents"), (), 0)
     page = study("--runs", "runs")
-    assert "Last scores over minatar/breakout, seeds 0, 1, 2, 3, which all have;" in page
-    (row,) = [line for line in page.splitlines() if line.startswith("| `dqn` |") and line.count("|") == 5]
-    assert [cell.split()[0] for cell in row.split("|")[2:5]] == ["0.31", "0.50", "0.56"]
-    assert "| `fqf` | 1.00 (1.00 to 1.00) | 1.00 (1.00 to 1.00) | 0.00 (0.00 to 0.00) |" in page
+    assert "Over minatar/breakout, seeds 0, 1, 2, 3, which all have;" in page
+    rows = [line for line in page.splitlines() if line.startswith("| `dqn` |") and line.count("|") == 5]
+    found = [[cell.split()[0] for cell in row.split("|")[2:5]] for row in rows]
+    assert found == [["0.31", "0.50", "0.56"], ["0.65", "0.80", "0.30"]]
+    assert page.count("| `fqf` | 1.00 (1.00 to 1.00) | 1.00 (1.00 to 1.00) | 0.00 (0.00 to 0.00) |") == 2
 
 
-def test_atari_stands_beside_what_was_published_at_the_same_frames(study, write_run, tmp_path):
+def test_aggregates_without_one_game_tell_whose_game_it_is(study, write_run, tmp_path):
+    for agent, breakout, asterix in (("dqn", 8.0, 2.0), ("fqf", 4.0, 4.0)):
+        for env, score in (("minatar/breakout", breakout), ("minatar/asterix", asterix)):
+            log(write_run(agent, env, 0, [0.0, score], runs=tmp_path / "runs/agents"), (), 0)
+    page = study("--runs", "runs")
+    assert "| last score | IQM | mean | optimality gap | IQM without asterix | IQM without breakout |" in page
+    assert "| `dqn` | 0.75 | 0.75 | 0.25 | 1.00 | 0.50 |" in page
+    assert "| `fqf` | 0.75 | 0.75 | 0.25 | 0.50 | 1.00 |" in page
+
+
+def test_atari_stands_beside_what_was_published_at_the_same_frames(study, pictures, write_run, tmp_path):
     run = write_run(
         "fqf", "atari/boxing", 0, [0.0, 2.5], runs=tmp_path / "runs/atari", protocol="dopamine", steps=250_000
     )
@@ -143,7 +179,11 @@ def test_atari_stands_beside_what_was_published_at_the_same_frames(study, write_
     page = study("--runs", "runs")
     assert "| `fqf`, ours | 2.5, 1 |" in page
     assert "| IQN, published | -0.2 (-1.0 to 0.6), 5 |" in page
-    assert Path("docs/results/study_atari.png").stat().st_size > 10_000
+    *published, ours = pictures["study_atari"]["Boxing"]
+    assert ours == [(1.0, 2.5)]  # million frames
+    assert [[frames for frames, _ in line] for line in published] == [
+        [1.0, 2.0, 3.0]
+    ] * 5  # DQN, C51, Rainbow, QR-DQN, IQN
     shutil.rmtree("runs")
     Path("results/atari.csv").unlink()
     run = write_run(
@@ -298,7 +338,8 @@ def test_what_was_learned_of_a_law_is_kept_and_compared_with_the_best_of_as_many
     page = study("--runs", "runs")
     w1, least, off = "0.5312 (0.0625 to 1.0000)", "0.0645 (0.0625 to 0.0664)", "0.0312 (0.0000 to 0.0625)"
     assert f"| laws, Uniform[0, 2], `fqf` | 2 | {w1} | {least} | 0.0625 | 0.0625 | {off} |" in page
-    assert "| laws, Exponential(1), `fqf` | 1 | " in page
-    assert " | 0.1511 | 0.1178 | " in page
+    # All atoms at 1: W1 is E|X - 1| = 2/e. The best edges are 1 - (8 - i)(9 - i) / 72: the fourth is furthest from i/8.
+    w1, least, off = (f"{x:.4f} ({x:.4f} to {x:.4f})" for x in (2 / math.e, 0.1511, 1 - 20 / 72 - 4 / 8))
+    assert f"| laws, Exponential(1), `fqf` | 1 | {w1} | {least} | 0.1511 | 0.1178 | {off} |" in page
     shutil.rmtree("runs")
     assert study() == page
