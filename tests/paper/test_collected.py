@@ -159,12 +159,27 @@ def test_a_damaged_run_of_a_file_is_named_and_the_others_are_read(write_run, col
     assert skipped == [(file / "fqf/minatar.breakout/seed0", why)]
 
 
+def test_a_file_that_was_cut_is_read_as_far_as_its_runs_are_whole(write_run, collect, tmp_path):
+    """Cut in the options of the third run, so inside quotes; and in those of the second, where one is left. The run
+    before the damage may have had more rows, so it does not count either."""
+    for agent in ("dqn", "fqf", "iqn"):
+        write_run(agent, "atari/pong", 0, [-21.0, 2.0, 4.0], protocol="dopamine", steps=1_000_000)
+    file = tmp_path / "a.csv"
+    collect([tmp_path / "runs"], file)
+    whole = file.read_text()
+    for cut, left in (("iqn", ["dqn"]), ("fqf", [])):
+        file.write_text(whole[: whole.index(f"{cut}/") + 85])
+        runs, skipped = load([file])
+        assert [run.config["agent"] for run in runs] == left
+        assert [path for path, _ in skipped] == [file]
+        assert "damaged in line" in skipped[0].why
+
+
 def test_another_file_is_refused_in_one_line(tmp_path, capsys):
     (tmp_path / "a.csv").write_text("game,score\npong,1\n")
     (tmp_path / "b.csv").write_bytes(b"\xff\xfe\x00")
     (tmp_path / "c.csv").touch()
-    column = "it has no column run"
-    for name, why in (("a.csv", column), ("b.csv", column), ("c.csv", "it is empty")):
+    for name, why in (("a.csv", "it has no column run"), ("b.csv", "it is not text"), ("c.csv", "it is empty")):
         assert cli.main(["paper", "scores", "--runs", str(tmp_path / name)]) == 2
         said = capsys.readouterr().err
         assert said == f"fqf: {tmp_path / name} is not a file of collected scores: {why}\n"

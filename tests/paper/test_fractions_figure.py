@@ -1,10 +1,12 @@
 """The case study of fractions: what is measured of widths made by hand, and how a run becomes data."""
 
 import csv
+import itertools
 import json
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 from fqf import cli
 from fqf.config import override
@@ -50,7 +52,7 @@ def test_how_far_states_differ():
     assert compare_states(widths).distance == pytest.approx(pairs.max())
 
 
-def test_spikes_are_far_from_the_median_and_apart():
+def test_spikes_stand_out_from_what_is_around_them_and_apart():
     widths = np.full((40, 2), 0.5)
     widths[10:13] = [[0.6, 0.4], [0.9, 0.1], [0.8, 0.2]]
     widths[30] = [0.3, 0.7]
@@ -58,6 +60,37 @@ def test_spikes_are_far_from_the_median_and_apart():
     assert find_spikes(widths, 1) == [11]
     assert find_spikes(np.full((40, 2), 0.5), 3) == []  # nothing moves
     assert find_spikes(np.array([[0.5, 0.5], [0.4, 0.6], [0.5, 0.5]]), 4) == [1]
+    drift = np.linspace(0.2, 0.8, 40)  # its ends are farthest from the median of all
+    drift[25] += 0.05
+    assert find_spikes(np.stack([drift, 1 - drift], axis=1), 1) == [25]
+
+
+@pytest.mark.parametrize(("size", "spread"), [(8, 0.001), (8, 0.5), (8, 2.0), (32, 0.3), (32, 3.0), (64, 0.001)])
+def test_the_picture_is_legible_at_any_n(tmp_path, monkeypatch, size, spread):
+    """With numbers beside the curves, and no text upon another or outside."""
+    generator = np.random.default_rng(0)
+    logits = spread * generator.normal(size=size) + 0.1 * min(spread, 1) * generator.normal(size=(60, size))
+    widths = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    facts = FACTS | {"agent": "fqf_consistent", "env": "atari/kung_fu_master", "steps": 50_000_000}
+    figures = []
+    monkeypatch.setattr(Figure, "savefig", lambda figure, path, **options: figures.append(figure))
+    picture = np.zeros((10, 10, 3), np.uint8)
+    fractions.draw_episode(
+        Episode(facts, widths, dict.fromkeys((5, 20, 35, 50), picture)), compare_states(widths), tmp_path
+    )
+    figure = figures[0]
+    figure.draw_without_rendering()
+    curves, states = figure.axes[-2:]
+    low, high = curves.get_ylim()
+    assert sum(low <= tick <= high for tick in curves.get_yticks()) >= 2
+    for axis in (curves, states):
+        ticks = [label.get_window_extent() for label in axis.get_xticklabels() if label.get_text()]
+        assert not any(one.overlaps(other) for one, other in itertools.pairwise(ticks))
+        names = [text.get_window_extent() for text in axis.get_legend().texts]
+        assert not any(name.overlaps(axis.xaxis.label.get_window_extent()) for name in names)
+    (title,) = (text.get_window_extent() for text in figure.texts if "kung_fu" in text.get_text())
+    assert figure.bbox.x0 <= title.x0
+    assert title.x1 <= figure.bbox.x1
 
 
 def test_files_give_back_what_was_seen(tmp_path):
@@ -105,7 +138,7 @@ def test_a_run_is_played_into_data_and_a_picture(tmp_path, monkeypatch, capsys):
     said = capsys.readouterr().out
     assert "on minatar/breakout after 150,000 steps (seed 4, fraction learning rate 2.5e-09, commit abc1234)" in said
     # tau_1 is .5 once and .25 eleven times: deviation .25 sqrt(11) / 12 = .0691; tau_2 .8 and .5, so .3 sqrt(11) / 12.
-    assert "12 states of one episode, N = 3; over states: deviation up to 0.0829, two at most 0.3000 apart" in said
+    assert "12 states of one episode, N = 3; over states: deviation up to 0.0829, two at most 0.3 apart" in said
     episode = read_from(out)
     assert list(episode.pictures) == [6]
     assert episode.pictures[6].shape == (4, 5, 3)

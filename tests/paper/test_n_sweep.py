@@ -29,6 +29,8 @@ def test_scores_and_percents(write_run, tmp_path, capsys):
     assert cli.main(arguments) == 0
     said = capsys.readouterr().out
     assert "IQN: N' = K = N in the config of every run" in said
+    assert f"n-sweep.png, .svg, .csv: {tmp_path / 'runs'}: last scores of 11 runs" in said
+    assert "; not in mean %: minatar/asterix has no finished run of iqn at N = 64; " in said
     assert "no runs of fqf at N = 64; no finished run of iqn at N = 64 on minatar/asterix" in said
     rows = rows_of(tmp_path / "n-sweep.csv")
     assert [row for row in rows if row[4] == "minatar/breakout"] == [
@@ -70,6 +72,7 @@ def test_the_projects_own_files_are_put_together(write_run, collect, tmp_path, c
     scores = {row[1]: row[5] for row in rows_of(tmp_path / "out" / "n-sweep.csv") if row[4] == "minatar/breakout"}
     assert scores == {"4": "2.0", "8": "3.0", "32": "2.0"}
     assert "asterix" not in (tmp_path / "out" / "n-sweep.csv").read_text()
+    assert "out/n-sweep.png, .svg, .csv: results/n_sweep.csv, results/agents.csv: last" in capsys.readouterr().out
 
 
 def test_atari_is_in_percent_of_the_human(write_run, tmp_path):

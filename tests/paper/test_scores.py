@@ -7,7 +7,7 @@ import pytest
 from fqf import cli
 from fqf.paper import ARTEFACTS, Artefact, scores
 from fqf.paper.scores import best, shown
-from fqf.paper.style import agent_name, by_agent, game_name
+from fqf.paper.style import agent_name, by_agent, fit_legend, game_name, game_names, inches, wrap
 
 
 def table(path):
@@ -29,7 +29,7 @@ def test_games_down_agents_across(write_run, tmp_path, capsys):
         ["minatar/breakout", "5.0", "15.0", ""],
         ["minatar/space_invaders", "", "", "3.0"],
     ]
-    assert "last scores of 4 runs, 1 to 2 seeds of 3 agents on 2 games" in said
+    assert f"scores.png, .svg, .csv: {runs}: last scores of 4 runs, 1 to 2 seeds of 3 agents on 2 games" in said
     assert "no finished run of iqn on minatar/space_invaders; no finished run of fqf on minatar/space_invaders" in said
     assert "; no runs of dqn, prioritized, prior_duel, c51, rainbow, qr_dqn; left out: " in said
     assert f"left out: {unfinished} (not finished)" in said
@@ -70,13 +70,33 @@ def test_names():
     ]
     assert agent_name("qr_dqn num_quantiles=8") == "QR-DQN num_quantiles=8"
     assert game_name("atari/montezuma_revenge") == "MontezumaRevenge"
+    assert list(game_names(["atari/bank_heist", "atari/pong"]).values()) == ["BankHeist", "Pong"]
+    assert game_names(["atari/breakout", "minatar/breakout"]) == {
+        "atari/breakout": "atari Breakout",
+        "minatar/breakout": "minatar Breakout",
+    }
 
 
-def test_kinds_of_an_agent_are_columns_of_their_own(write_run, tmp_path):
+def test_text_is_broken_where_it_would_be_too_wide():
+    words = "seven words that do not fit here"
+    assert wrap(words, 9.0) == words
+    lines = wrap(words, inches("seven words that")).split("\n")
+    assert lines[0] == "seven words that"
+    assert " ".join(lines) == words
+    assert wrap("unbreakable word", 0.01) == "unbreakable\nword"
+    names, columns, rows = fit_legend(["a", "bb", "c", "d"], 3.0)
+    assert (names, columns, rows) == (["a", "bb", "c", "d"], 3, 2)
+    names, columns, rows = fit_legend(["a", "one two three four five six seven eight nine ten"], 1.5)
+    assert (columns, rows) == (1, 2 * (1 + names[1].count("\n")))
+    assert max(map(inches, names)) <= 1.5
+
+
+def test_kinds_of_an_agent_are_columns_of_their_own(write_run, tmp_path, capsys):
     for kind in ("frozen", "proposed"):
         write_run("fqf", "minatar/breakout", 0, [0.0, 1.0, 2.0], runs=tmp_path / "runs" / kind, fractions=kind)
     assert cli.main(["paper", "scores", "--runs", str(tmp_path / "runs"), "--out", str(tmp_path)]) == 0
     assert table(tmp_path / "scores.csv")[0] == ["game", "fqf fractions=frozen", "fqf fractions=proposed"]
+    assert "one seed of 1 agent in 2 kinds on 1 game" in capsys.readouterr().out
 
 
 def test_protocols_do_not_mix_and_unfinished_runs_are_no_table(write_run, tmp_path, capsys):

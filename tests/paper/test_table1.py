@@ -90,6 +90,9 @@ def test_from_runs_with_what_is_missing_named_and_blank(tmp_path, capsys):
     assert rows["fqf"]["above_dqn"] == ""  # no run of DQN on Breakout
     assert (rows["dqn"]["above_dqn"], rows["fqf_consistent"]["above_dqn"]) == ("0", "0")
     assert [rows["iqn"][name] for name in ("mean_percent", "median_percent", "games")] == ["", "", "0"]
+    assert f"table1_runs.png, .svg, .csv: {runs}: last scores of 5 runs" in said
+    assert "> DQN of fqf is blank: no run of dqn on breakout" in said
+    assert "> DQN of fqf_consistent" not in said
     assert "no runs of prioritized, prior_duel, c51, rainbow, qr_dqn, iqn" in said
     assert "of 55 games dqn has 1, fqf has 2, fqf_consistent has 1 (table1_runs.csv names those missing)" in said
     for part in (

@@ -1,12 +1,14 @@
 """The toy figure's numbers, of staircases made by hand; training on the law is tested elsewhere."""
 
 import csv
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from scipy import stats
 
 from fqf.config import override, to_toml
+from fqf.errors import UserError
 from fqf.laws import EXPONENTIAL
 from fqf.paper import toy
 from fqf.policy import Policy
@@ -67,17 +69,24 @@ def test_every_agent_has_the_same_number_of_atoms():
 
 
 def test_a_run_that_is_there_is_not_repeated(tmp_path, monkeypatch):
+    """Nor erased, whoever's it is, unless that is asked for; one that was stopped goes on."""
     config = override(preset("fqf", toy.ENV), {"num_fractions": 3})
-    path = run_path(tmp_path / "runs", config)
+    options = toy.Options(out=tmp_path, num_fractions=3)
+    path = run_path(toy.runs_of(options), config)
     path.mkdir(parents=True)
     (path / "config.toml").write_text(to_toml(config))
     (path / "summary.json").write_text("{}")
-    loaded, trained = (Policy(config, EnvironmentSpec(toy.ENV, (1,), np.dtype("float32"), 1), {}) for _ in range(2))
+    spec = EnvironmentSpec(toy.ENV, (1,), np.dtype("float32"), 1)
+    loaded, trained, resumed = (Policy(config, spec, {}) for _ in range(3))
     launched = []
     monkeypatch.setattr(toy, "load", lambda path: loaded)
-    monkeypatch.setattr(toy, "launch", lambda config, how: launched.append(config) or [Run(path, trained, None, None)])
-    options = toy.Options(out=tmp_path)
+    monkeypatch.setattr(toy, "launch", lambda config, how: launched.append(how) or [Run(path, trained, None, None)])
+    monkeypatch.setattr(toy, "resume", lambda paths: [Run(*paths, resumed, None, None)])
     assert toy.trained("fqf", {"num_fractions": 3}, options) is loaded
-    assert toy.trained("fqf", {"num_fractions": 3}, toy.Options(out=tmp_path, retrain=True)) is trained
-    assert toy.trained("fqf", {"num_fractions": 4}, options) is trained  # there is a run, but another
-    assert [config.algorithm.num_fractions for config in launched] == [3, 4]
+    assert toy.trained("fqf", {"num_fractions": 3}, replace(options, retrain=True)) is trained
+    assert toy.trained("fqf", {"num_fractions": 4}, replace(options, num_fractions=4)) is trained
+    assert [(how.runs.name, how.overwrite) for how in launched] == [("n3", True), ("n4", False)]
+    with pytest.raises(UserError, match=r"seed0 holds a run with other options: .* replace it with --retrain"):
+        toy.trained("fqf", {"num_fractions": 3, "huber_kappa": 0.5}, options)
+    (path / "summary.json").unlink()
+    assert toy.trained("fqf", {"num_fractions": 3}, options) is resumed

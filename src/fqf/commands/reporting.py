@@ -57,6 +57,8 @@ def paper(arguments: list[str]) -> None:
     options = parse(kind, f"fqf paper {arguments[0]}", arguments[1:], names)
     if options.out.exists() and not options.out.is_dir():
         raise UserError(f"--out is {options.out}, which is a file: name a directory to write into")
+    if "--runs" in arguments and not options.runs:
+        raise UserError("--runs has nothing after it: name runs, directories of them, or files of collected scores")
     if arguments[0] != "all":
         print_artefact(chosen[0], options)
         return
@@ -74,5 +76,6 @@ def paper(arguments: list[str]) -> None:
 def print_artefact(name: str, options: Any) -> None:
     from fqf.paper import ARTEFACTS  # late, as in train.py
 
-    source = ARTEFACTS[name].make(options)
-    print(f"{options.out / name}.png, .svg, .csv: {source}")
+    _, make, more = ARTEFACTS[name]
+    source = make(options)
+    print(f"{options.out / name}{', '.join(('.png', '.svg', '.csv', *more))}: {source}")

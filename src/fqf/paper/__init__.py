@@ -10,15 +10,17 @@ from fqf.paper import curves, fractions, n_sweep, projection, scores, table1, to
 class Artefact(NamedTuple):
     options: Any
     make: Callable[[Any], str]
+    more: tuple[str, ...] = ()
+    """Files beside NAME.png, NAME.svg and NAME.csv."""
 
 
 ARTEFACTS: dict[str, Artefact] = {
     "projection": Artefact(projection.Options, projection.make),
     "curves": Artefact(curves.Options, curves.make),
     "table1": Artefact(table1.Options, table1.make),
-    "toy": Artefact(toy.Options, toy.make),
+    "toy": Artefact(toy.Options, toy.make, ("toy_w1.csv",)),
     "n-sweep": Artefact(n_sweep.Options, n_sweep.make),
-    "fractions": Artefact(fractions.Options, fractions.make),
+    "fractions": Artefact(fractions.Options, fractions.make, (*fractions.EPISODE[1:], "fractions_states.csv")),
     "scores": Artefact(scores.Options, scores.make),
 }
 """In the paper's order; `fqf paper all` makes all of them."""

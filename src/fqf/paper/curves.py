@@ -11,10 +11,22 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from fqf.errors import UserError
-from fqf.paper.runs import cells_of, chosen, how_scored, read_runs, refuse_mixed, seeds_in_words
-from fqf.paper.style import COLUMN_INCHES, Look, agent_name, draw, game_name, looks, write_csv
+from fqf.paper.runs import cells_of, chosen, how_scored, read_runs, refuse_protocols, seeds_in_words
+from fqf.paper.style import (
+    COLUMN_INCHES,
+    HANDLE_INCHES,
+    Legend,
+    Look,
+    agent_name,
+    draw,
+    fit_legend,
+    game_names,
+    inches,
+    looks,
+    write_csv,
+)
 from fqf.report.analysis import games_of
-from fqf.report.plots import count, on_common_steps
+from fqf.report.plots import count
 from fqf.report.records import RunRecord
 
 SMOOTH, EVALUATIONS = 10, 200
@@ -48,18 +60,17 @@ class Averaged(NamedTuple):
 
 
 def make(options: Options) -> str:
-    found, left_out = read_runs(options.runs, "agents")
-    runs, missing = chosen(found, options.agents)
-    refuse_mixed(runs, "figure")
-    smooth = options.smooth if options.smooth is not None else usual_smooth(runs)
-    if smooth < 1:
-        raise UserError(f"smooth is {smooth}, but must be at least 1")
+    found = read_runs(options.runs, "agents")
+    runs, agents, missing = chosen(found.runs, options.agents)
+    refuse_protocols(runs, "figure")
+    if options.smooth is not None and options.smooth < 1:
+        raise UserError(f"smooth is {options.smooth}, but must be at least 1")
     cells = cells_of(runs)
     envs = games_of(cells)
-    order = options.agents.replace(" ", "").split(",")
-    labels = sorted(cells, key=lambda label: order.index(label.split()[0]) if options.agents != "all" else 0)
+    labels = sorted(cells, key=lambda label: agents.index(label.split()[0]))
+    smooth = {env: options.smooth or usual_smooth([run for run in runs if run.env == env]) for env in envs}
     curves = {
-        env: {label: average(games[env], smooth) for label, games in cells.items() if env in games} for env in envs
+        env: {label: average(games[env], smooth[env]) for label, games in cells.items() if env in games} for env in envs
     }
     rows = [
         (env, label, *map(number, point), curve.seeds)
@@ -69,10 +80,10 @@ def make(options: Options) -> str:
     ]
     write_csv(options.out / "curves.csv", ("env", "agent", *Averaged._fields), rows)
     counts = seeds_in_words(len(seeds) for games in cells.values() for seeds in games.values())
-    words = "not smoothed" if smooth == 1 else f"moving average of {smooth} evaluations"
+    words = smooth_words(list(smooth.values()))
     draw_curves(curves, labels, f"mean and range of {counts}, {words}", options.out)
-    said = [f"{how_scored(runs)} of {count(len(runs), 'run')}, mean and range of {counts}"]
-    said += [f"{words}, each with those before it" if smooth > 1 else words]
+    said = [f"{found.places}: {how_scored(runs)} of {count(len(runs), 'run')}, mean and range of {counts}"]
+    said += [f"{words}, each with those before it" if max(smooth.values()) > 1 else words]
     said += [f"no runs of {agent}" for agent in missing]
     said += [f"no run of {label} on {env}" for label, games in cells.items() for env in envs if env not in games]
     said += [
@@ -80,8 +91,16 @@ def make(options: Options) -> str:
         for run in runs
         if not run.finished
     ]
-    said += [f"left out: {each}" for each in left_out]
+    said += [words for games in cells.values() for seeds in games.values() for words in holes(seeds)]
+    said += [f"left out: {each}" for each in found.left_out]
     return "; ".join(said)
+
+
+def smooth_words(numbers: Sequence[int]) -> str:
+    least, most = min(numbers), max(numbers)
+    if most == 1:
+        return "not smoothed"
+    return f"moving average of {most if least == most else f'{least} to {most}'} evaluations"
 
 
 def usual_smooth(runs: Sequence[RunRecord]) -> int:
@@ -99,12 +118,27 @@ def smoothed(scores: np.ndarray, count: int) -> np.ndarray:
 
 
 def average(runs: Sequence[RunRecord], smooth: int) -> Averaged:
-    """As far as all seeds go, so that every point is of the same runs."""
-    steps, scores = on_common_steps(runs)
-    whole = np.isfinite(scores).all(axis=0)
-    steps, rows = steps[whole], smoothed(scores[:, whole], smooth)
+    """At the steps that all seeds have, so that every point is of the same runs, and none is made up."""
+    scores = [dict(zip(*run.curve, strict=True)) for run in runs]
+    steps = np.array(sorted(set.intersection(*map(set, scores))), int)
+    if not len(steps):
+        raise UserError(
+            f"{runs[0].path} and the other seeds beside it have no step in common at which they were scored"
+        )
+    rows = smoothed(np.array([[each[step] for step in steps] for each in scores]), smooth)
     frames = steps * runs[0].frame_skip
     return Averaged(steps, frames, rows.mean(axis=0), rows.min(axis=0), rows.max(axis=0), len(runs))
+
+
+def holes(runs: Sequence[RunRecord]) -> list[str]:
+    """Where no episode of training ended between two reports, a run has no score that others have."""
+    every = {step for run in runs for step in run.curve.steps}
+    missing = {run.path: [step for step in every - {*run.curve.steps} if step < run.curve.steps[-1]] for run in runs}
+    return [
+        f"{path} has no score at {count(len(steps), 'step')} where other seeds have one: left out of the curve"
+        for path, steps in missing.items()
+        if steps
+    ]
 
 
 def number(value: np.generic) -> int | float:
@@ -113,32 +147,34 @@ def number(value: np.generic) -> int | float:
 
 def draw_curves(curves: Mapping[str, Mapping[str, Averaged]], labels: Sequence[str], words: str, out: Path) -> None:
     """Two games beside each other in a column; more than six take the width of a page."""
-    across = 2 if len(curves) <= 6 else 3
+    across = min(2, len(curves)) if len(curves) <= 6 else 3
     down = -(-len(curves) // across)
     style = looks(labels)
     atari = all(env.startswith("atari/") for env in curves)
     unit = "million frames" if atari else "thousand agent steps"
-    among_games = len(curves) < across * down and len(labels) <= 6  # is there room for the legend?
+    width = COLUMN_INCHES if across <= 2 else 2 * COLUMN_INCHES
+    titles, names = game_names(list(curves)), [agent_name(label) for label in labels]
+    widest = HANDLE_INCHES + max(map(inches, names))
+    among_games = len(curves) < across * down and len(names) <= 6 and widest < 0.8 * width / across
+    legend = Legend(names, 1, 0) if among_games else fit_legend(names, width - 0.2)
 
     def paint(figure: Figure) -> None:
         axes = figure.subplots(down, across, squeeze=False)
         for axis, (env, found) in zip(axes.flat, curves.items(), strict=False):
             draw_game(axis, found, style, atari)
-            axis.set_title(game_name(env))
+            axis.set_title(titles[env])
         for axis in axes.flat[len(curves) :]:
             axis.set_axis_off()
         for axis in axes[:, 0]:
             axis.set_ylabel("score")
         lines = [Line2D([], [], **look._asdict(), markersize=3, linewidth=1) for look in style.values()]
-        where: dict[str, Any] = {"loc": "outside upper center", "ncols": 3}
+        where: dict[str, Any] = {"loc": "outside upper center"}
         if among_games:
             where = {"loc": "center", "bbox_to_anchor": (0.5, 0.5), "bbox_transform": axes.flat[-1].transAxes}
-        figure.legend(lines, [agent_name(label) for label in labels], frameon=False, **where)
+        figure.legend(lines, legend.names, ncols=legend.columns, frameon=False, **where)
         figure.supxlabel(f"{unit}\n{words}", fontsize=7)
 
-    rows = 0 if among_games else -(-len(labels) // 3)
-    height = 1.15 * down + 0.6 + 0.15 * rows
-    draw(height, paint, out, "curves", COLUMN_INCHES if across == 2 else 2 * COLUMN_INCHES)
+    draw(1.15 * down + 0.6 + 0.15 * legend.lines, paint, out, "curves", width)
 
 
 def draw_game(axis: Axes, found: Mapping[str, Averaged], style: Mapping[str, Look], atari: bool) -> None:

@@ -8,14 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, LogLocator, MaxNLocator
+from scipy.ndimage import median_filter
 
 from fqf import environments
 from fqf.config import flatten
 from fqf.errors import UserError
-from fqf.paper.style import LEARNED, NAMES, draw, looks, write_csv
+from fqf.paper.style import COLUMN_INCHES, LEARNED, NAMES, USUAL, draw, looks, wrap, write_csv
 from fqf.policy import Policy
 from fqf.record import play
 from fqf.report.scores import data
@@ -24,6 +27,10 @@ from fqf.trained import check_play, load
 
 SPIKES = 4
 """Pictures above the curve."""
+AROUND = 11
+"""Steps among which a spike stands out."""
+FEW = 10
+"""Lines that can be told apart by their looks; with more of them colours follow their order."""
 DIGITS = 7
 """Of a width; fractions are multiples of 2^-24."""
 
@@ -97,7 +104,7 @@ def make(options: Options) -> str:
 
 def difference_words(states: States) -> str:
     most = float(np.max(states.deviation, initial=0.0))
-    return f"over states: deviation up to {most:.4f}, two at most {states.distance:.4f} apart"
+    return f"over states: deviation up to {most:.3g}, two at most {states.distance:.3g} apart"
 
 
 def compare_states(widths: np.ndarray) -> States:
@@ -106,8 +113,9 @@ def compare_states(widths: np.ndarray) -> States:
 
 
 def find_spikes(widths: np.ndarray, count: int) -> list[int]:
-    """Steps whose widths are farthest from their medians over the episode, no two of them close to each other."""
-    sizes = np.max(np.abs(widths - np.median(widths, axis=0)), axis=1)
+    """Steps at which a width stands out most from its median over the steps around, which follows what drifts; no two
+    of them close to each other."""
+    sizes = np.max(np.abs(widths - median_filter(widths, size=(AROUND, 1), mode="nearest")), axis=1)
     apart = max(1, len(widths) // (2 * count))
     found: list[int] = []
     for step in np.argsort(-sizes, kind="stable"):
@@ -162,7 +170,8 @@ def commit_of(path: Path) -> str | None:
         return None
 
 
-# Files: fractions.csv has the widths, fractions.json the facts, fractions.npz the pictures. Nothing in them can run.
+EPISODE = ("fractions.csv", "fractions.json", "fractions.npz")
+"""Files of an episode: its widths, its facts, its pictures. Nothing in them can run."""
 
 
 def write_episode(episode: Episode, out: Path) -> None:
@@ -198,7 +207,8 @@ def draw_episode(episode: Episode, states: States, out: Path) -> None:
         draw_widths(figure.add_subplot(rows[1]), episode.widths, steps)
         draw_states(figure.add_subplot(rows[2]), states)
         name = NAMES.get(facts["agent"], facts["agent"])
-        figure.suptitle(f"{name} on {facts['env']}, N = {size}, after {facts['steps']:,} steps", fontsize=7)
+        title = f"{name} on {facts['env']}, N = {size}, after {facts['steps']:,} steps"
+        figure.suptitle(wrap(title, 0.9 * COLUMN_INCHES), fontsize=USUAL)
 
     draw(4.4 if episode.pictures else 3.3, paint, out, "fractions")
 
@@ -213,24 +223,28 @@ def show_picture(axis: Axes, picture: np.ndarray, title: str) -> None:
 def draw_widths(axis: Axes, widths: np.ndarray, spikes: list[int]) -> None:
     size = widths.shape[1]
     names = [rf"$\tau_{{{i + 1}}}-\tau_{{{i}}}$" for i in range(size)]
-    every = max(1, len(widths) // 8)
-    for index, (name, look) in enumerate(looks(names).items()):
-        offset = index * every // size
-        axis.plot(
-            widths[:, index], **look._asdict(), linewidth=0.8, markersize=2.5, markevery=(offset, every), label=name
-        )
+    if size <= FEW:
+        every = max(1, len(widths) // 8)
+        for index, (name, look) in enumerate(looks(names).items()):
+            marks = {"markersize": 2.5, "markevery": (index * every // size, every)}
+            axis.plot(widths[:, index], **look._asdict(), linewidth=0.8, **marks, label=name)
+    else:
+        shades = matplotlib.colormaps["viridis"](np.linspace(0, 0.95, size))
+        shown = {0, size // 3, 2 * size // 3, size - 1}
+        for index, (name, shade) in enumerate(zip(names, shades, strict=True)):
+            axis.plot(widths[:, index], color=shade, linewidth=0.8, label=name if index in shown else None)
     for letter, step in zip("abcdefgh", spikes, strict=False):
         axis.axvline(step, color="0.6", linewidth=0.6, zorder=0)
         axis.annotate(letter, (step, 1), xycoords=("data", "axes fraction"), ha="center", va="bottom", fontsize=6.5)
     axis.set_xlim(0, max(1, len(widths) - 1))
-    # One wide interval would press the others together; one of width 0 ends at the lower edge.
-    axis.set_yscale("log", nonpositive="clip")
-    low, high = 0.85 * np.min(widths[widths > 0]), 1.15 * np.max(widths)
-    axis.set_ylim(low, high)
-    ticks = (0.001, 0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1) if high > 5 * low else (0.03, 0.06, 0.1, 0.15, 0.2, 0.3, 0.4)
-    axis.set_yticks([tick for tick in ticks if low <= tick <= high])
-    axis.yaxis.set_major_formatter("{x:g}")
-    axis.minorticks_off()
+    low, high = np.min(widths[widths > 0]), np.max(widths)
+    if np.min(widths) == 0 or high > 5 * low:
+        # One wide interval would press the others together; one of width 0 ends at the lower edge.
+        axis.set_yscale("log", nonpositive="clip")
+        axis.set_ylim(0.85 * low, 1.15 * high)
+        axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 1000 * low else (1,)))
+        axis.yaxis.set_major_formatter("{x:g}")
+        axis.minorticks_off()
     axis.set_xlabel("step of the episode")
     axis.set_ylabel("width of the interval")
     legend_below(axis, 0.28, 4)
@@ -245,7 +259,7 @@ def draw_states(axis: Axes, states: States) -> None:
     around = (states.mean - states.deviation - uniform, states.mean + states.deviation - uniform)
     axis.vlines(inner, *around, color=LEARNED, linewidth=4, alpha=0.5, label="mean ± deviation")
     axis.plot(inner, states.mean - uniform, "o", color="black", markersize=2.5, label="mean over states")
-    axis.set_xticks(inner)
+    axis.xaxis.set_major_locator(MaxNLocator(FEW, integer=True) if len(inner) > FEW else FixedLocator(inner))
     axis.set_xlabel("fraction $i$")
     axis.set_ylabel(r"$\tau_i-i/N$")
     axis.set_title(difference_words(states).replace(": ", ":\n"), fontsize=6.5)

@@ -14,11 +14,11 @@ from fqf.paper.runs import (
     only_finished,
     own_file,
     read_runs,
-    refuse_mixed,
+    refuse_protocols,
     seeds_in_words,
 )
 from fqf.paper.style import BLANK, COLUMN_INCHES, NAMES, by_agent, column_widths, draw_table, game_name, write_csv
-from fqf.report.analysis import common_games, games_of, human_scale, score_groups, span_scale
+from fqf.report.analysis import common_games, games_of, human_scale, left_out, score_groups, span_scale
 from fqf.report.groups import Cells, family, variants
 from fqf.report.plots import count
 from fqf.report.records import RunRecord
@@ -72,25 +72,27 @@ class Sweep(NamedTuple):
     """Mean over the games that all kinds have, by label."""
     rule: str
     """What they are percents of; nothing where there is no such game."""
+    left_out: list[str]
+    """Games that they are not of, and why."""
 
 
 def make(options: Options) -> str:
-    found, left_out = read_runs(options.runs, "n_sweep", "agents")
+    found, passed_over, places = read_runs(options.runs, "n_sweep", "agents")
     if not options.runs:
         found = on_swept_games(found)
-    picked, missing = chosen(found, options.agents)
-    runs = only_finished(picked, left_out)
-    refuse_mixed(runs, "table")
+    picked, _, missing = chosen(found, options.agents)
+    runs = only_finished(picked, passed_over)
+    refuse_protocols(runs, "table")
     sweep = sum_up(runs, options.score)
     write_data(sweep, options.out)
     counts = seeds_in_words(len(seeds) for games in sweep.cells.values() for seeds in games.values())
     about = [words for agent in agents_of(sweep) if (words := about_quantiles(agent, sweep))]
     scored = f"{options.score} score of a run, mean over {counts}; {how_scored(runs)}"
     draw_sweep(sweep, "\n".join([scored, *([sweep.rule] if sweep.rule else []), *about]), options.out)
-    said = [f"{options.score} scores of {count(len(runs), 'run')}, {counts}", *about]
+    said = [f"{places}: {options.score} scores of {count(len(runs), 'run')}, {counts}", *about, *sweep.left_out]
     said += [f"no runs of {name}" for name in (*missing, *(kind.label for kind in absent_kinds(sweep)))]
     said += lacking(sweep.means, games_of(sweep.cells))
-    said += [f"left out: {each}" for each in left_out]
+    said += [f"left out: {each}" for each in passed_over]
     return "; ".join(said)
 
 
@@ -122,9 +124,10 @@ def sum_up(runs: Sequence[RunRecord], score: str) -> Sweep:
         if games
     }
     ends = "random play, 100 the human" if atari else "the untrained policy, 100 the best score of a game here"
-    return Sweep(
-        kinds, cells, means, percents, f"mean %: over {count(len(games), 'game')}; 0 is {ends}" if games else ""
-    )
+    of = ", ".join(map(game_name, games)) if len(games) < len(games_of(cells)) else count(len(games), "game")
+    rule = f"mean %: over {of}; 0 is {ends}" if games else ""
+    unused = [f"not in mean %: {words.rstrip('.')}" for words in left_out(groups, games, scale)]
+    return Sweep(kinds, cells, means, percents, rule, unused)
 
 
 def kind_of(run: RunRecord) -> Kind:

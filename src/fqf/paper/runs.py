@@ -36,19 +36,28 @@ def own_file(name: str) -> Path:
     return RESULTS / f"{name}.csv"
 
 
-def read_runs(paths: Sequence[Path], usual: str, *more: str) -> tuple[list[RunRecord], list[str]]:
+class Found(NamedTuple):
+    runs: list[RunRecord]
+    left_out: list[str]
+    """What was passed over, and why."""
+    places: str
+    """Where all this was read."""
+
+
+def read_runs(paths: Sequence[Path], usual: str, *more: str) -> Found:
     """Runs from directories and files of collected scores, or else from the project's own file of some name, with more
-    from others that are there; and what was passed over."""
+    from others that are there."""
     own = [own_file(usual), *(path for path in map(own_file, more) if path.is_file())]
     if not paths and not own[0].is_file():
         raise NoRuns(f"there is no {own[0]} here: name runs, or files of collected scores, after --runs")
     places = paths or own
     runs, skipped = load(places)
     left_out = [f"{path} ({why})" for path, why in skipped]
+    words = ", ".join(map(str, places))
     if not runs:
         why = f": {left_out[0]}" if left_out else ""
-        raise UserError(f"no run with scores in {', '.join(map(str, places))}{why}")
-    return runs, left_out
+        raise UserError(f"no run with scores in {words}{why}")
+    return Found(runs, left_out, words)
 
 
 def only_finished(runs: Sequence[RunRecord], left_out: list[str]) -> list[RunRecord]:
@@ -60,22 +69,30 @@ def only_finished(runs: Sequence[RunRecord], left_out: list[str]) -> list[RunRec
     return found
 
 
-def refuse_mixed(runs: Sequence[RunRecord], what: str) -> None:
+def refuse_protocols(runs: Sequence[RunRecord], what: str) -> None:
     for difference in differences(runs):
         raise UserError(f"one {what} takes one protocol, but {difference}")
 
 
-def chosen(runs: Sequence[RunRecord], agents: str) -> tuple[list[RunRecord], list[str]]:
-    """The runs of some agents, with commas between their names, and those agents that have none."""
-    there = dict.fromkeys(run.config["agent"] for run in runs)
-    wanted = list(there) if agents == "all" else [agent.strip() for agent in agents.split(",") if agent.strip()]
+class Chosen(NamedTuple):
+    runs: list[RunRecord]
+    agents: list[str]
+    """In the order in which they were named; all of them in the paper's."""
+    missing: list[str]
+    """Those of them that have no runs."""
+
+
+def chosen(runs: Sequence[RunRecord], agents: str) -> Chosen:
+    """The runs of some agents, with commas between their names, or of all."""
+    there = by_agent({run.config["agent"] for run in runs})
+    wanted = there if agents == "all" else [agent.strip() for agent in agents.split(",") if agent.strip()]
     for agent in wanted:
         if agent not in there and agent not in AGENTS:
             raise UserError(f"agents has {agent!r}; {nearest(agent, AGENTS)}")
     found = [run for run in runs if run.config["agent"] in wanted]
     if not found:
         raise UserError(f"agents is {agents!r}, but the runs are of {', '.join(there)}")
-    return found, [agent for agent in wanted if agent not in there]
+    return Chosen(found, wanted, [agent for agent in wanted if agent not in there])
 
 
 def cells_of(runs: Sequence[RunRecord]) -> Cells:
@@ -129,7 +146,7 @@ def read_scores(paths: Sequence[Path], which: str) -> Scores:
     if not runs:
         why = f": {left_out[0]}" if left_out else ""
         raise UserError(f"no finished Atari run of the paper's games in {', '.join(map(str, paths))}{why}")
-    refuse_mixed(runs, "table")
+    refuse_protocols(runs, "table")
     for (agent, _), options in variants(runs).items():
         if options:
             raise UserError(

@@ -6,8 +6,8 @@ from pathlib import Path
 from statistics import mean
 from typing import Literal
 
-from fqf.paper.runs import cells_of, how_scored, lacking, only_finished, read_runs, refuse_mixed, seeds_in_words
-from fqf.paper.style import AGENTS, BLANK, COLUMN_INCHES, agent_name, column_widths, draw_table, game_name, write_csv
+from fqf.paper.runs import cells_of, how_scored, lacking, only_finished, read_runs, refuse_protocols, seeds_in_words
+from fqf.paper.style import AGENTS, BLANK, COLUMN_INCHES, agent_name, column_widths, draw_table, game_names, write_csv
 from fqf.report.analysis import games_of
 from fqf.report.plots import count
 from fqf.report.scores import published
@@ -29,9 +29,9 @@ class Options:
 
 
 def make(options: Options) -> str:
-    found, left_out = read_runs(options.runs, "agents")
+    found, left_out, places = read_runs(options.runs, "agents")
     runs = only_finished(found, left_out)
-    refuse_mixed(runs, "table")
+    refuse_protocols(runs, "table")
     cells = cells_of(runs)
     labels, envs = list(cells), games_of(cells)
     means = {
@@ -44,17 +44,20 @@ def make(options: Options) -> str:
     table = {env: numbers_of(env, known, means) for env in (*envs, *absent)}
     rows = [(env, *numbers) for env, numbers in table.items()]
     write_csv(options.out / "scores.csv", ("game", *known, *labels), rows)
-    lines = [(game_name(env), *map(shown, table[env])) for env in envs]
+    lines = [(name, *map(shown, table[env])) for env, name in game_names(envs).items()]
     counts = seeds_in_words(len(seeds) for games in cells.values() for seeds in games.values())
     caption = f"{options.score} score of a run, mean over {counts}; {how_scored(runs)}"
-    caption += f"\nbold: the best agent of a game   {BLANK} no finished run"
+    caption += f"\nbold: the best agent of a game   {BLANK} no finished run{', or nobody has played' if known else ''}"
     names = [agent_name(label).replace("_", "_ ").replace(" ", "\n") for label in labels]
     header = ("", *(each.capitalize() for each in known), *names)
     bold = [(line, 1 + len(known) + index) for line, row in enumerate(lines) for index in best(row[1 + len(known) :])]
     draw_scores(header, lines, caption, bold, options.out)
-    sizes = f"{count(len(labels), 'agent')} on {count(len(envs), 'game')}"
-    said = [f"{options.score} scores of {count(len(runs), 'run')}, {counts} of {sizes}", *lacking(means, envs)]
-    if agents := [agent for agent in AGENTS if agent not in {label.split()[0] for label in labels}]:
+    there = {label.split()[0] for label in labels}
+    kinds = f" in {len(labels)} kinds" if len(labels) > len(there) else ""
+    sizes = f"{count(len(there), 'agent')}{kinds} on {count(len(envs), 'game')}"
+    said = [f"{places}: {options.score} scores of {count(len(runs), 'run')}, {counts} of {sizes}"]
+    said += lacking(means, envs)
+    if agents := [agent for agent in AGENTS if agent not in there]:
         said.append(f"no runs of {', '.join(agents)}")
     if absent:
         said.append(f"{len(absent)} games of the paper's table have no run: blank in scores.csv")

@@ -1,7 +1,6 @@
 """How pictures look, at the width of a column, and files that are equal byte for byte when what they show is."""
 
 import csv
-import textwrap
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,8 +16,8 @@ from fqf.report.scores import PLAYERS
 
 COLUMN_INCHES = 3.3
 """Of a page with two columns; half a text width of one."""
-CHARACTERS = 56
-"""That a line of a caption has in a column."""
+USUAL, SMALL = 7.0, 6.5
+"""Points of text, and of captions and legends."""
 LEARNED, TRUTH = "#0072b2", "black"
 BLANK = "-"
 NAMES = {**PLAYERS, "prioritized": "Prior.", "c51": "C51", "rainbow": "Rainbow"}
@@ -26,12 +25,12 @@ NAMES = {**PLAYERS, "prioritized": "Prior.", "c51": "C51", "rainbow": "Rainbow"}
 AGENTS = ("dqn", "prioritized", "prior_duel", "c51", "rainbow", "qr_dqn", "iqn", "fqf")
 """The paper's order; Prior. Duel is in its raw table and not in table 1, three others the other way round."""
 RULES: dict[Any, Any] = {
-    "font.size": 7,
-    "axes.titlesize": 7,
-    "axes.labelsize": 7,
-    "xtick.labelsize": 6.5,
-    "ytick.labelsize": 6.5,
-    "legend.fontsize": 6.5,
+    "font.size": USUAL,
+    "axes.titlesize": USUAL,
+    "axes.labelsize": USUAL,
+    "xtick.labelsize": SMALL,
+    "ytick.labelsize": SMALL,
+    "legend.fontsize": SMALL,
     "hatch.linewidth": 0.5,
     "svg.hashsalt": "fqf",  # else the names in an SVG file are random
 }
@@ -67,15 +66,16 @@ def draw_table(
     width: float = COLUMN_INCHES,
 ) -> None:
     """A picture of a table; `bold` are cells of its lines, by line and column."""
-    wrapped = [part for line in caption.split("\n") for part in textwrap.wrap(line, int(CHARACTERS * width / 3.3))]
+    wrapped = [wrap(line, width - 0.1) for line in caption.split("\n")]
+    height = sum(1 + line.count("\n") for line in wrapped)
     top = max(text.count("\n") for text in header)
 
     def paint(figure: Figure) -> None:
         axis = figure.subplots()
         rule_table(axis, header, lines, widths, bold)
-        axis.text(0, len(lines) + 1.3, "\n".join(wrapped), va="top", fontsize=6.5)
+        axis.text(0, len(lines) + 1.3, "\n".join(wrapped), va="top", fontsize=SMALL)
 
-    draw(0.155 * (len(lines) + 1 + top) + 0.18 + 0.12 * len(wrapped), paint, out, name, width)
+    draw(0.155 * (len(lines) + 1 + top) + 0.18 + 0.12 * height, paint, out, name, width)
 
 
 def rule_table(
@@ -103,12 +103,42 @@ def rule_table(
 
 def column_widths(header: Sequence[str], lines: Sequence[Sequence[str]], gap: float = 0.09) -> list[float]:
     """In inches, so that nothing in a column touches what is beside it."""
-    bold = FontProperties(family=["DejaVu Sans"], size=RULES["font.size"], weight="bold")
+    columns = zip(header, *lines, strict=True)
+    return [gap + max(inches(text, USUAL, "bold") for text in column) for column in columns]
 
-    def inches(text: str) -> float:
-        return max(text_to_path.get_text_width_height_descent(part, bold, False)[0] / 72 for part in text.split("\n"))
 
-    return [gap + max(map(inches, column)) for column in zip(header, *lines, strict=True)]
+def inches(text: str, size: float = SMALL, weight: str = "normal") -> float:
+    """How wide the widest line of a text is."""
+    font = FontProperties(family=["DejaVu Sans"], size=size, weight=weight)
+    return max(text_to_path.get_text_width_height_descent(line, font, False)[0] / 72 for line in text.split("\n"))
+
+
+def wrap(text: str, width: float) -> str:
+    """In lines of so many inches, broken between words; a word that is longer stays whole."""
+    lines = [""]
+    for word in text.split():
+        longer = f"{lines[-1]} {word}".strip()
+        lines = [*lines[:-1], longer] if not lines[-1] or inches(longer) <= width else [*lines, word]
+    return "\n".join(lines)
+
+
+HANDLE_INCHES = 0.45
+"""A legend's line, and what is around it and its name."""
+
+
+class Legend(NamedTuple):
+    """Names that fit beside each other, in so many columns, and how many lines of text they take."""
+
+    names: list[str]
+    columns: int
+    lines: int
+
+
+def fit_legend(names: Sequence[str], width: float) -> Legend:
+    """At most three columns; a name that is too long for the whole width is broken."""
+    fitting = [wrap(name, width - HANDLE_INCHES) for name in names]
+    columns = max(1, min(3, len(names), int(width / (HANDLE_INCHES + max(map(inches, fitting))))))
+    return Legend(fitting, columns, -(-len(names) // columns) * max(1 + name.count("\n") for name in fitting))
 
 
 def by_agent(labels: Collection[str]) -> list[str]:
@@ -142,3 +172,9 @@ def agent_name(label: str) -> str:
 def game_name(env: str) -> str:
     """As the paper writes games: BankHeist."""
     return "".join(part[:1].upper() + part[1:] for part in env.partition("/")[2].split("_"))
+
+
+def game_names(envs: Sequence[str]) -> dict[str, str]:
+    """Of all that stand in one picture: with their family where there are several, which may have games alike."""
+    families = {env.partition("/")[0] for env in envs}
+    return {env: game_name(env) if len(families) == 1 else f"{env.partition('/')[0]} {game_name(env)}" for env in envs}

@@ -9,6 +9,7 @@ import numpy as np
 
 from fqf.paper.runs import read_scores
 from fqf.paper.style import AGENTS, BLANK, NAMES, draw_table, write_csv
+from fqf.report.plots import count
 from fqf.report.scores import PLAYERS, PrintedRow, aggregate, published, recomputed, table1
 
 HEADER = ("", "mean %", "median %", "> human", "> DQN")
@@ -85,15 +86,19 @@ def make_from_runs(options: Options) -> str:
     absent = [agent for agent in wanted if agent not in means]
     few = [f"{agent} has {len(games)}" for agent, games in means.items() if len(games) < len(published())]
     caption = f"{options.score} scores, {scores.protocol}; each agent over the games that it has"
-    caption += "\n- no runs of it, or of DQN"
+    caption += "\n- no runs of it, or of DQN on all of its games"
     draw_table((*HEADER, "games"), lines, caption, (1.3, 0.8, 1.03, 1.0, 0.82, 0.75), options.out, "table1_runs")
-    count = sum(len(seeds) for games in scores.games.values() for seeds in games.values())
-    said = [f"{options.score} scores of {count} run{'s' * (count > 1)}"]
+    number = sum(len(seeds) for games in scores.games.values() for seeds in games.values())
+    places = ", ".join(map(str, options.runs))
+    said = [f"table1_runs.png, .svg, .csv: {places}: {options.score} scores of {count(number, 'run')}"]
     said += [f"no runs of {', '.join(absent)}"] if absent else []
     said += [f"of {len(published())} games {', '.join(few)} (table1_runs.csv names those missing)"] if few else []
     said += [f"left out: {each}" for each in scores.left_out]
     if "dqn" not in means:
         said.append("> DQN is blank without runs of dqn")
+    for agent, games in means.items():
+        if "dqn" in means and (alone := [game for game in games if game not in means["dqn"]]):
+            said.append(f"> DQN of {agent} is blank: no run of dqn on {', '.join(alone)}")
     return "; ".join(said)
 
 

@@ -18,8 +18,8 @@ from fqf.laws import LAWS, QuantileFunction, compare
 from fqf.paper.style import LEARNED, TRUTH, draw, write_csv
 from fqf.policy import Policy, read_config
 from fqf.presets import preset
-from fqf.rundir import is_finished, run_path
-from fqf.train import Launch, launch
+from fqf.rundir import is_finished, is_run, run_path
+from fqf.train import Launch, launch, resume
 from fqf.trained import load
 
 ENV = "toy/exponential"
@@ -31,7 +31,7 @@ class Options:
     """The appendix's figure: C51, QR-DQN, IQN, FQF as printed and fqf_consistent, trained on Exponential(1)."""
 
     out: Path = Path("paper")
-    """Directory to write into; runs are kept in OUT/runs and not repeated."""
+    """Directory to write into; runs are kept in OUT/toy_runs and not repeated."""
     num_fractions: int = 8
     """Atoms, quantiles or fractions of every agent."""
     returns: int = 10_000
@@ -39,7 +39,7 @@ class Options:
     seed: int = 0
     """Of the runs and of the sampled returns."""
     retrain: bool = False
-    """Train anew, also where OUT/runs has the run."""
+    """Train anew, also where OUT/toy_runs has the run."""
 
 
 def agents(count: int) -> dict[str, tuple[str, dict[str, Any]]]:
@@ -61,13 +61,19 @@ def staircase(policy: Policy) -> tuple[np.ndarray, np.ndarray]:
 
 
 def trained(agent: str, settings: dict[str, Any], options: Options) -> Policy:
-    """The policy of a run that is there, or of a new one."""
-    how = Launch(runs=options.out / "runs", overwrite=True)
+    """The policy of a run that is there, of one that was stopped and goes on, or of a new one."""
     config = override(preset(agent, ENV), {**settings, "seed": options.seed})
-    path = run_path(how.runs, config)
-    if not options.retrain and is_finished(path) and read_config(path / "config.toml") == config:
-        return load(path)
-    return launch(config, how)[0].policy
+    path = run_path(runs_of(options), config)
+    if options.retrain or not is_run(path):
+        return launch(config, Launch(runs=runs_of(options), overwrite=options.retrain))[0].policy
+    if read_config(path / "config.toml") != config:
+        raise UserError(f"{path} holds a run with other options: choose another --out, or replace it with --retrain")
+    return load(path) if is_finished(path) else resume([path])[0].policy
+
+
+def runs_of(options: Options) -> Path:
+    """A place of their own, where nobody else's runs are, by the number of fractions."""
+    return options.out / "toy_runs" / f"n{options.num_fractions}"
 
 
 def sampled_returns(count: int, seed: int) -> np.ndarray:
@@ -98,7 +104,7 @@ def make(options: Options) -> str:
     draw_toy(found, samples, options.out)
     noise = w1_to_law(LAW.quantile, samples)
     return (
-        f"runs on {ENV} in {options.out / 'runs'}, N = {options.num_fractions}, seed {options.seed}, the toy preset; "
+        f"runs on {ENV} in {runs_of(options)}, N = {options.num_fractions}, seed {options.seed}, the toy preset; "
         f"W1 to the exact law, and to {options.returns:,} sampled returns, which are {noise:.4f} from it themselves"
     )
 
@@ -139,10 +145,12 @@ def draw_toy(found: dict[str, tuple[np.ndarray, np.ndarray]], samples: np.ndarra
 
 
 def draw_staircase(axis: Axes, probabilities: np.ndarray, values: np.ndarray) -> None:
+    """Of the distribution, so in the order of values: crossing quantiles are the same atoms in another order."""
     grid = np.linspace(0, 0.998, 1_000)
     axis.plot(grid, LAW.quantile(grid), color=TRUTH, linewidth=1, linestyle="--", label=LAW.name)
-    taus = np.concatenate([[0.0], np.cumsum(probabilities)[:-1], [1.0]])
-    axis.stairs(values, taus, baseline=None, color=LEARNED, linewidth=1.3, label="learned staircase")
+    order = np.argsort(values, kind="stable")
+    taus = np.concatenate([[0.0], np.cumsum(probabilities[order])[:-1], [1.0]])
+    axis.stairs(values[order], taus, baseline=None, color=LEARNED, linewidth=1.3, label="learned staircase")
     axis.plot(taus, 0 * taus, "|", color="black", markersize=5, transform=axis.get_xaxis_transform(), label="its edges")
     axis.set_xlim(0, 1)
     axis.set_xticks([0, 0.5, 1])

@@ -3,7 +3,7 @@
 import csv
 import io
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from fqf.errors import UserError
@@ -16,21 +16,30 @@ STATES = ("unfinished", "finished")
 
 
 def read_collected(path: Path) -> tuple[list[RunRecord], list[Skipped]]:
+    """All runs whose rows are whole; the others, and why they are not used."""
+    rows: list[dict[str, str]] = []
+    skipped: list[Skipped] = []
+    columns: Sequence[str] = ()
     try:
         with path.open(newline="") as file:
             reader = csv.DictReader(file, strict=True)
-            rows, columns = list(reader), reader.fieldnames or ()
+            columns = reader.fieldnames or ()
+            for row in reader:
+                rows.append(row)
     except OSError as error:
         raise UserError(f"can't read {path}: {error.strerror}") from None
-    except (csv.Error, UnicodeDecodeError):
-        rows, columns = [], ()
+    except UnicodeDecodeError:
+        raise UserError(f"{path} is not a file of collected scores: it is not text") from None
+    except csv.Error as error:
+        skipped.append(Skipped(path, f"damaged in line {reader.line_num}: {error}"))
+        rows = [row for row in rows if row["run"] != rows[-1]["run"]]  # that run may have had more
     if lacking := [name for name in COLUMNS if name not in columns]:
         why = f"it has no column {lacking[0]}" if path.stat().st_size else "it is empty"
         raise UserError(f"{path} is not a file of collected scores: {why}")
     runs: dict[str, list[dict[str, str]]] = {}
     for row in rows:
         runs.setdefault(str(row["run"]), []).append(row)
-    records, skipped = [], []
+    records = []
     for name, found in runs.items():
         try:
             records.append(make_record(path / name, found))
