@@ -47,7 +47,7 @@ def make(options: Options) -> str:
     lines = [(name, *map(shown, table[env])) for env, name in game_names(envs).items()]
     counts = seeds_in_words(len(seeds) for games in cells.values() for seeds in games.values())
     caption = f"{options.score} score of a run, mean over {counts}; {how_scored(runs)}"
-    caption += f"\nbold: the best agent of a game   {BLANK} no finished run{', or nobody has played' if known else ''}"
+    caption += f"\nbold: the best agent of a game; {BLANK} no finished run{', or nobody has played' if known else ''}"
     names = [agent_name(label).replace("_", "_ ").replace(" ", "\n") for label in labels]
     header = ("", *(each.capitalize() for each in known), *names)
     bold = [(line, 1 + len(known) + index) for line, row in enumerate(lines) for index in best(row[1 + len(known) :])]

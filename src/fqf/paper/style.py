@@ -18,6 +18,8 @@ COLUMN_INCHES = 3.3
 """Of a page with two columns; half a text width of one."""
 USUAL, SMALL = 7.0, 6.5
 """Points of text, and of captions and legends."""
+PAD_INCHES = 3 / 72
+"""That matplotlib's constrained layout leaves around the axes."""
 LEARNED, TRUTH = "#0072b2", "black"
 BLANK = "-"
 NAMES = {**PLAYERS, "prioritized": "Prior.", "c51": "C51", "rainbow": "Rainbow"}
@@ -66,16 +68,17 @@ def draw_table(
     width: float = COLUMN_INCHES,
 ) -> None:
     """A picture of a table; `bold` are cells of its lines, by line and column."""
-    wrapped = [wrap(line, width - 0.1) for line in caption.split("\n")]
-    height = sum(1 + line.count("\n") for line in wrapped)
-    top = max(text.count("\n") for text in header)
+    words = "\n".join(wrap(line, 0.95 * width) for line in caption.split("\n"))
+    above = 0.155 * (len(lines) + 1 + max(text.count("\n") for text in header)) + 0.12
+    below = 0.06 + 0.12 * (1 + words.count("\n"))
 
     def paint(figure: Figure) -> None:
-        axis = figure.subplots()
-        rule_table(axis, header, lines, widths, bold)
-        axis.text(0, len(lines) + 1.3, "\n".join(wrapped), va="top", fontsize=SMALL)
+        share = below / (above + below)
+        figure.set_layout_engine("constrained", rect=(0, share, 1, 1 - share))
+        rule_table(figure.subplots(), header, lines, widths, bold)
+        figure.text(PAD_INCHES / width, share, words, va="top", fontsize=SMALL)
 
-    draw(0.155 * (len(lines) + 1 + top) + 0.18 + 0.12 * height, paint, out, name, width)
+    draw(above + below, paint, out, name, width)
 
 
 def rule_table(

@@ -50,7 +50,7 @@ def make_printed(out: Path) -> str:
         lines.append((NAMES[agent], *cells))
     write_csv(out / "table1.csv", ("agent", "measure", "printed", "recomputed", "agree"), rows)
     compared = [row[4] for row in rows if row[4] is not None]
-    caption = "printed | recomputed from the paper's raw scores\n* differs   - not in the paper"
+    caption = "printed | recomputed from the paper's raw scores\n* differs; - not in the paper"
     draw_table(HEADER, lines, caption, (1.05, 1.1, 1.0, 0.85, 0.85), out, "table1")
     return (
         "the paper's raw scores (55 games, one seed) beside its table 1 (averages over 3 seeds): "
