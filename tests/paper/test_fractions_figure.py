@@ -84,6 +84,7 @@ def test_the_picture_is_legible_at_any_n(tmp_path, monkeypatch, size, spread):
     low, high = curves.get_ylim()
     assert sum(low <= tick <= high for tick in curves.get_yticks()) >= 2
     for axis in (curves, states):
+        assert figure.bbox.x0 <= axis.yaxis.label.get_window_extent().x0
         ticks = [label.get_window_extent() for label in axis.get_xticklabels() if label.get_text()]
         assert not any(one.overlaps(other) for one, other in itertools.pairwise(ticks))
         names = [text.get_window_extent() for text in axis.get_legend().texts]

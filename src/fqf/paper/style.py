@@ -44,6 +44,7 @@ def draw(height: float, paint: Callable[[Figure], None], out: Path, name: str, w
     with matplotlib.rc_context({**matplotlib.rcParamsDefault, **RULES}):
         figure = Figure(figsize=(width, height), layout="constrained")
         paint(figure)
+        figure.draw_without_rendering()  # places axes; their ticks may change by it, which the next layout takes in
         figure.savefig(out / f"{name}.png", dpi=300, metadata={"Software": None})
         figure.savefig(out / f"{name}.svg", metadata={"Date": None, "Creator": None})
 
