@@ -226,8 +226,8 @@ def draw_widths(axis: Axes, widths: np.ndarray, spikes: list[int]) -> None:
     if size <= FEW:
         every = max(1, len(widths) // 8)
         for index, (name, look) in enumerate(looks(names).items()):
-            marks = {"markersize": 2.5, "markevery": (index * every // size, every)}
-            axis.plot(widths[:, index], **look._asdict(), linewidth=0.8, **marks, label=name)
+            marked = (index * every // size, every)
+            axis.plot(widths[:, index], **look._asdict(), linewidth=0.8, markersize=2.5, markevery=marked, label=name)
     else:
         shades = matplotlib.colormaps["viridis"](np.linspace(0, 0.95, size))
         shown = {0, size // 3, 2 * size // 3, size - 1}
@@ -259,7 +259,7 @@ def draw_states(axis: Axes, states: States) -> None:
     around = (states.mean - states.deviation - uniform, states.mean + states.deviation - uniform)
     axis.vlines(inner, *around, color=LEARNED, linewidth=4, alpha=0.5, label="mean ± deviation")
     axis.plot(inner, states.mean - uniform, "o", color="black", markersize=2.5, label="mean over states")
-    axis.xaxis.set_major_locator(MaxNLocator(FEW, integer=True) if len(inner) > FEW else FixedLocator(inner))
+    axis.xaxis.set_major_locator(MaxNLocator(FEW, integer=True) if len(inner) > FEW else FixedLocator(inner.tolist()))
     axis.set_xlabel("fraction $i$")
     axis.set_ylabel(r"$\tau_i-i/N$")
     axis.set_title(difference_words(states).replace(": ", ":\n"), fontsize=6.5)
