@@ -6,11 +6,11 @@
       .venv/bin/python studies/study.py --runs runs/study
     done
 
-It may be said at any time: what has finished by then is added to results/PLAN.csv (a row for every evaluation) and
-results/learning.csv (what was logged of fractions, after every tenth of a run), and what was learned of a known law to
-results/law_ends.csv. Their runs are not made again, so the study can go on where no run directory is left, on another
-day or machine. From these files, and nothing else, it writes docs/results/study_tables.md and the study's pictures;
-without --runs only those.
+It may be said at any time: what has finished by then is added to results/PLAN.csv (a row for every evaluation),
+results/learning.csv (what was logged of fractions, after every tenth of a run), results/law_ends.csv (what was learned
+of a known law) and results/atari_tenths.csv (what training returned in every tenth of a run). Their runs are not made
+again, so the study can go on where no run directory is left, on another day or machine. From these files, and nothing
+else, it writes docs/results/study_tables.md and the study's pictures; without --runs only those.
 """
 
 import argparse
@@ -19,21 +19,14 @@ import io
 import json
 import math
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from collect import collect
-from study_figures import (
-    OF_FRACTIONS,
-    OF_GAMES,
-    draw_agents,
-    draw_atari,
-    draw_learning,
-    draw_sizes,
-    read_published,
-)
+from study_atari import Tenth, draw_atari, in_tenths
+from study_figures import OF_FRACTIONS, OF_GAMES, draw_agents, draw_learning, draw_sizes, read_published
 from study_fractions import Atom, Logged, by_kind
 from study_kinds import by_size
 from study_scores import by_seed
@@ -47,8 +40,9 @@ from fqf.report.runs import load
 
 PLANS = ("agents", "acting", "drawn", "n_sweep", "fractions", "moving", "laws", "laws_constant", "targets", "atari")
 RESULTS, PAGES = Path("results"), Path("docs/results")
-LEARNING, ENDS = RESULTS / "learning.csv", RESULTS / "law_ends.csv"
+LEARNING, ENDS, TENTHS = (RESULTS / f"{name}.csv" for name in ("learning", "law_ends", "atari_tenths"))
 PUBLISHED = Path(__file__).parents[1] / "results" / "minatar_published.csv"
+Found = TypeVar("Found")
 LOGGED = ("fraction_entropy", "fraction_shift", "crossing_rate", "w1_estimate", "w1_gradient_norm", "q")
 
 
@@ -75,18 +69,21 @@ def keep(root: Path) -> None:
         raise UserError(f"no finished run of {', '.join(PLANS)} in {root}")
     for plan in PLANS:
         read_plan(plan)
-    learning, ends = read_learning(), read_ends()
+    learning, ends, tenths = read_learning(), read_ends(), read_tenths()
     for plan, runs in found.items():
         for run in runs:
             name = f"{plan}/{run.relative_to(root / plan).as_posix()}"
-            if name not in learning and (lines := logged(run)):
+            if name not in learning and (lines := of_log(run, logged)):
                 learning[name] = lines
+            if plan == "atari" and name not in tenths:
+                tenths[name] = of_log(run, in_tenths)
             if plan.startswith("laws") and name not in ends:
                 ends[name] = learned(run)
     for plan in (plan for plan, runs in found.items() if runs):
         scores = RESULTS / f"{plan}.csv"
         print(collect([*([scores] if scores.is_file() else []), root / plan], scores, only_finished=True))
-    write_rows(ENDS, ("run", *Atom._fields), ((name, *atom) for name in ordered(ends) for atom in ends[name]))
+    for path, columns, kept in ((ENDS, Atom._fields, ends), (TENTHS, Tenth._fields, tenths)):
+        write_rows(path, ("run", *columns), ((name, *each) for name in ordered(kept) for each in kept[name]))
     lines = ((name, line) for name in ordered(learning) for line in learning[name])
     rows = ((name, int(line["step"]), *(line[each] for each in LOGGED)) for name, line in lines)
     write_rows(LEARNING, ("run", "step", *LOGGED), rows)
@@ -110,20 +107,24 @@ def write_rows(path: Path, columns: Sequence[str], rows: Iterable[Sequence[Any]]
     write_whole(path, text.getvalue().encode())
 
 
-def logged(run: Path) -> list[dict[str, float]]:
-    """The first line after every tenth of the run, of agents that have fractions."""
+def of_log(run: Path, what: Callable[[Sequence[Mapping[str, Any]]], Found]) -> Found:
+    """What is kept of the lines that a run logged."""
     try:
-        lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-        tenths = [10 * line["step"] // lines[-1]["step"] for line in lines]
-        return [
-            {name: float(line[name]) for name in ("step", *LOGGED)}
-            for line, tenth, before in zip(lines, tenths, [0, *tenths], strict=False)
-            if tenth > before and "fraction_entropy" in line
-        ]
+        return what([json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()])
     except KeyError as error:
         raise UserError(f"{run} is finished, but a line of its metrics.jsonl has no {error.args[0]}") from None
     except (OSError, ValueError, TypeError, ArithmeticError) as error:
         raise UserError(f"{run} is finished, but its metrics.jsonl can't be read: {error}") from None
+
+
+def logged(lines: Sequence[Mapping[str, Any]]) -> list[dict[str, float]]:
+    """The first line after every tenth of the run, of agents that have fractions."""
+    tenths = [10 * line["step"] // lines[-1]["step"] for line in lines]
+    return [
+        {name: float(line[name]) for name in ("step", *LOGGED)}
+        for line, tenth, before in zip(lines, tenths, [0, *tenths], strict=False)
+        if tenth > before and "fraction_entropy" in line
+    ]
 
 
 def learned(run: Path) -> list[Atom]:
@@ -145,26 +146,29 @@ def read_rows(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def read_ends() -> dict[str, list[Atom]]:
-    """By run, PLAN/AGENT/ENV/SEED."""
-    found: dict[str, list[Atom]] = {}
+def read_kept(path: Path, columns: Sequence[str], make: Callable[[list[float]], Found]) -> dict[str, list[Found]]:
+    """By run, PLAN/VARIANT/AGENT/ENV/SEED, in order."""
+    found: dict[str, list[Found]] = {}
     try:
-        for row in read_rows(ENDS):
-            found.setdefault(row["run"], []).append(Atom(*(float(row[name]) for name in Atom._fields)))
+        for row in read_rows(path):
+            found.setdefault(row["run"], []).append(make([float(row[name]) for name in columns]))
     except (KeyError, TypeError, ValueError):
-        raise UserError(f"{ENDS} is damaged") from None
+        raise UserError(f"{path} is damaged") from None
     return found
+
+
+def read_ends() -> dict[str, list[Atom]]:
+    return read_kept(ENDS, Atom._fields, Atom._make)
+
+
+def read_tenths() -> dict[str, list[Tenth]]:
+    return read_kept(TENTHS, Tenth._fields, lambda row: Tenth(int(row[0]), int(row[1]), row[2], int(row[3])))
 
 
 def read_learning() -> dict[str, list[dict[str, float]]]:
-    """By run, PLAN/VARIANT/AGENT/ENV/SEED, what was logged, in order."""
-    found: dict[str, list[dict[str, float]]] = {}
-    try:
-        for row in read_rows(LEARNING):
-            found.setdefault(row["run"], []).append({name: float(row[name]) for name in ("step", *LOGGED)})
-    except (KeyError, TypeError, ValueError):
-        raise UserError(f"{LEARNING} is damaged") from None
-    return found
+    """What was logged."""
+    columns = ("step", *LOGGED)
+    return read_kept(LEARNING, columns, lambda row: dict(zip(columns, row, strict=True)))
 
 
 def read_plan(plan: str) -> list[RunRecord]:
@@ -202,12 +206,12 @@ def told(line: Mapping[str, float], run: RunRecord) -> dict[str, float]:
 def write_page() -> None:
     """Tables and pictures, of finished runs."""
     plans = {plan: read_plan(plan) for plan in PLANS}
-    kinds = by_kind(beside_scores(read_learning(), plans))
-    (PAGES / "study_tables.md").write_text("\n".join(page(plans, kinds, by_kind(read_ends()))) + "\n")
+    kinds, tenths = by_kind(beside_scores(read_learning(), plans)), read_tenths()
+    (PAGES / "study_tables.md").write_text("\n".join(page(plans, kinds, by_kind(read_ends()), tenths)) + "\n")
     if cells := by_seed(plans["agents"]):
         draw_agents(cells, read_published(PUBLISHED), PAGES, "study_agents")
     if cells := by_seed(plans["atari"]):
-        draw_atari(cells, PAGES, "study_atari")
+        draw_atari(cells, tenths, PAGES, "study_atari")
     if any(run.finished for run in plans["n_sweep"]):
         draw_sizes({agent: by_size(plans, agent) for agent in ("fqf", "iqn")}, PAGES, "study_n")
     on_breakout = [kind for kind in kinds if kind.endswith("/minatar.breakout")]

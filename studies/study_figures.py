@@ -1,6 +1,5 @@
 """The study's pictures, from the files that studies/study.py keeps: learning curves of all agents with what was
-published of DQN, FQF and IQN at every N, what fractions do while values are learned, and Atari over the published
-curves."""
+published of DQN, FQF and IQN at every N, and what fractions do while values are learned."""
 
 import csv
 from collections.abc import Mapping, Sequence
@@ -12,7 +11,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from study_fractions import ByKind, Logged
-from study_scores import last_frames, published_of
 
 from fqf.paper.curves import average
 from fqf.paper.runs import seeds_in_words
@@ -72,36 +70,6 @@ def draw_agents(cells: Cells, published: Mapping[str, Sequence[Published]], out:
 
 def thin(look: Look) -> dict[str, Any]:
     return {**look._asdict(), "linewidth": 0.9, "markersize": 2.5}
-
-
-def draw_atari(cells: Cells, out: Path, name: str) -> None:
-    """Every game a panel: our training returns over those that Dopamine published, a little further than ours go."""
-    envs = games_of(cells)
-    names = sorted({curve.agent for env in envs for curve in published_of(env)})
-    published = {agent: look._replace(color="#777777") for agent, look in looks(["ours", *names]).items()}
-    style = looks(list(cells))
-
-    def paint(figure: Figure) -> None:
-        axes = figure.subplots(1, len(envs), squeeze=False)[0]
-        for axis, env in zip(axes, envs, strict=True):
-            upto = last_frames(cells, env) + 2
-            for curve in published_of(env):
-                points = [point for point in zip(curve.frames, curve.mean, strict=True) if point[0] <= upto]
-                axis.plot(*zip(*points, strict=True), **thin(published[curve.agent]))
-            for label, look in style.items():
-                if runs := cells[label].get(env):
-                    ours = average(runs, 1)
-                    axis.plot(ours.frames / 1e6, ours.mean, **{**thin(look), "linewidth": 1.4, "markersize": 5})
-            axis.set_title(game_name(env))
-            axis.set_xlim(left=0)
-            axis.grid(alpha=0.25, linewidth=0.5)
-        axes[0].set_ylabel("training return")
-        figure.supxlabel("million frames", fontsize=7)
-        lines = [Line2D([], [], **thin(look)) for look in (*style.values(), *(published[each] for each in names))]
-        words = [*(f"{agent_name(label)}, ours" for label in style), *(f"{each}, published" for each in names)]
-        figure.legend(lines, words, frameon=False, loc="outside upper center", ncols=2)
-
-    draw(2.6, paint, out, name)
 
 
 def draw_published(axis: Axes, points: Sequence[Published]) -> None:

@@ -1,4 +1,4 @@
-"""The study's tables of scores: of games, of kinds of runs beside each other, over all games, and of Atari."""
+"""The study's tables of scores: of games, of kinds of runs beside each other, and over all games."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import mean
@@ -8,7 +8,6 @@ from study_kinds import Kinds
 
 from fqf.paper.style import by_agent
 from fqf.report.analysis import Group, common_games, games_of, span_scale
-from fqf.report.dopamine import PublishedCurve, dopamine_curves
 from fqf.report.groups import Cells
 from fqf.report.records import RunRecord
 from fqf.report.statistics import Estimate, Scores, estimate, iqm, optimality_gap
@@ -149,40 +148,3 @@ def scores_of(found: Mapping[str, Sequence[RunRecord]], score: Score) -> dict[st
 def interval(estimate: Estimate) -> str:
     ends = "" if estimate.low is None else f" ({estimate.low:.2f} to {estimate.high:.2f})"
     return f"{estimate.value:.2f}{ends}"
-
-
-def table_of_atari(cells: Cells) -> Iterable[str]:
-    """Training returns at the end of the runs beside those that Dopamine published at the same frames."""
-    if not cells:
-        yield "No run has finished yet."
-        return
-    games = games_of(cells)
-    yield "| training return: mean (range), seeds | " + " | ".join(games) + " |"
-    yield "|---|" + "---|" * len(games)
-    for agent, found in cells.items():
-        texts = [summed_up([run.score("last") for run in found.get(game, ())]) for game in games]
-        yield f"| `{agent}`, ours | " + " | ".join(texts) + " |"
-    frames = {game: last_frames(cells, game) for game in games}
-    names = {curve.agent for game in games for curve in published_of(game)}
-    for name in sorted(names):
-        texts = [published_at(game, name, frames[game]) for game in games]
-        yield f"| {name}, published | " + " | ".join(texts) + " |"
-
-
-def last_frames(cells: Cells, game: str) -> float:
-    """In millions."""
-    (run, *_) = (run for found in cells.values() for run in found.get(game, ()))
-    return run.curve.steps[-1] * run.frame_skip / 1e6
-
-
-def published_of(game: str) -> list[PublishedCurve]:
-    return dopamine_curves().get(game.partition("/")[2], [])
-
-
-def published_at(game: str, agent: str, frames: float) -> str:
-    """At just so many million frames, or nothing."""
-    for curve in published_of(game):
-        if curve.agent == agent and frames in curve.frames:
-            at = curve.frames.index(frames)
-            return f"{curve.mean[at]:.1f} ({curve.minimum[at]:.1f} to {curve.maximum[at]:.1f}), {curve.seeds}"
-    return "-"

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
+from study_atari import ByRun, table_of_atari
 from study_fractions import Atom, ByKind, Logged, table_of_collapses, table_of_ends, table_of_fractions
 from study_kinds import IQN, Plans, by_size, by_source, by_target, late_or_not
 from study_scores import (
@@ -9,13 +10,12 @@ from study_scores import (
     aggregates,
     by_seed,
     table_of_advantages,
-    table_of_atari,
     table_of_games,
     table_of_kinds,
 )
 
 
-def page(plans: Plans, learning: ByKind[Logged], ends: ByKind[Sequence[Atom]]) -> Iterable[str]:
+def page(plans: Plans, learning: ByKind[Logged], ends: ByKind[Sequence[Atom]], tenths: ByRun) -> Iterable[str]:
     finished = {plan: sum(run.finished for run in runs) for plan, runs in plans.items()}
     yield "# The study's tables"
     yield ""
@@ -35,4 +35,4 @@ def page(plans: Plans, learning: ByKind[Logged], ends: ByKind[Sequence[Atom]]) -
     yield from ("", "## 5. Targets and bonus, on Breakout, at a hundred times the rate", "")
     yield from table_of_kinds(by_target(plans), "current, no bonus")
     yield from ("", "### Collapses", "", *table_of_collapses(learning))
-    yield from ("", "## 6. Atari", "", *table_of_atari(by_seed(plans["atari"])))
+    yield from ("", "## 6. Atari", "", *table_of_atari(by_seed(plans["atari"]), tenths))

@@ -181,6 +181,7 @@ def test_atari_stands_beside_what_was_published_at_the_same_frames(study, pictur
     assert "| IQN, published | -0.2 (-1.0 to 0.6), 5 |" in page
     *published, ours = pictures["study_atari"]["Boxing"]
     assert ours == [(1.0, 2.5)]  # million frames
+    assert "| training return in every tenth: mean, episodes | 1 | 2 | 3 |" in page
     assert [[frames for frames, _ in line] for line in published] == [
         [1.0, 2.0, 3.0]
     ] * 5  # DQN, C51, Rainbow, QR-DQN, IQN
@@ -191,6 +192,28 @@ def test_atari_stands_beside_what_was_published_at_the_same_frames(study, pictur
     )
     log(run, (), 0)
     assert "| IQN, published | - |" in study("--runs", "runs")
+
+
+def test_returns_on_atari_are_of_the_episodes_that_ended_in_every_tenth(study, pictures, write_run, tmp_path):
+    """Two episodes of -1 and one of 2; none; four of 5.5 that end with the run, and one of 0.5 just after its ninth
+    tenth."""
+    run = write_run(
+        "fqf", "atari/boxing", 0, [0.0, 2.5], runs=tmp_path / "runs/atari", protocol="dopamine", steps=250_000
+    )
+    lines = [(10_000, 2, -1.0), (25_000, 3, 2.0), (30_000, 3, None), (50_000, 3, None), (225_000, 3, None)]
+    lines += [(226_000, 4, 0.5), (250_000, 8, 5.5)]
+    told = [dict(zip(("step", "episodes", "return"), line, strict=True)) for line in lines]
+    (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in told))
+    page = study("--runs", "runs")
+    assert "| atari/fqf/atari.boxing/seed0 | 0.0, 3 | - | - | - | - | - | - | - | - | 4.5, 5 |" in page
+    *_, ours_in_tenths, ours = pictures["study_atari"]["Boxing"]
+    assert ours_in_tenths == [(0.1, 0.0), (1.0, 4.5)]
+    assert ours == [(1.0, 2.5)]
+    shutil.rmtree("runs")
+    assert study() == page
+    Path("results/atari_tenths.csv").write_text("run,tenth\nrun,1\n")
+    with pytest.raises(SystemExit, match=r"results/atari_tenths\.csv is damaged"):
+        study()
 
 
 def test_the_published_lines_are_of_the_minatar_paper_alone(study):
