@@ -25,7 +25,7 @@ from scipy import special
 
 from fqf.environments.toy import GAMMA
 from fqf.laws import LAWS, NORMAL, compare, w1_of_fractions
-from fqf.paper.projection import optimal_fractions, through_softmax
+from fqf.paper.projection import optimal_fractions, slope_of, through_softmax
 from fqf.paper.style import LEARNED, draw, looks
 from fqf.rundir import provenance
 
@@ -113,12 +113,7 @@ def iterate(stairs: Staircases, variant: Variant, reward: Callable) -> Staircase
     # The line from (tau_hat_{i-1}, theta_{i-1}) to (tau_hat_i, theta_i): tau_i lies widths[i-1] : widths[i] between.
     share = widths[:, :-1] / (widths[:, :-1] + widths[:, 1:])
     edges = asked[:, count:] if trained else values[:, :-1] + share * np.diff(values, axis=1)
-    return Staircases(stairs.logits - variant.rate * through_softmax(w1_gradient(values, edges), widths), values)
-
-
-def w1_gradient(values: np.ndarray, edges: np.ndarray) -> np.ndarray:
-    """dW1/dtau_i, i = 1..N-1 (FQF proposition 1)."""
-    return 2 * edges - values[:, 1:] - values[:, :-1]
+    return Staircases(stairs.logits - variant.rate * through_softmax(slope_of(edges, values), widths), values)
 
 
 def starts(variant: Variant) -> Staircases:

@@ -34,6 +34,7 @@ from study_tables import page
 
 from fqf.errors import UserError
 from fqf.files import write_whole
+from fqf.paper.runs import refuse_protocols
 from fqf.report.groups import natural
 from fqf.report.records import RunRecord
 from fqf.report.runs import load
@@ -72,13 +73,13 @@ def keep(root: Path) -> None:
     learning, ends, tenths = read_learning(), read_ends(), read_tenths()
     for plan, runs in found.items():
         for run in runs:
-            name = f"{plan}/{run.relative_to(root / plan).as_posix()}"
-            if name not in learning and (lines := of_log(run, logged)):
-                learning[name] = lines
+            name = f"{plan}/{run.path.relative_to(root / plan).as_posix()}"
+            if name not in learning and "num_fractions" in run.config:
+                learning[name] = of_log(run.path, logged)
             if plan == "atari" and name not in tenths:
-                tenths[name] = of_log(run, in_tenths)
+                tenths[name] = of_log(run.path, in_tenths)
             if plan.startswith("laws") and name not in ends:
-                ends[name] = learned(run)
+                ends[name] = learned(run.path)
     for plan in (plan for plan, runs in found.items() if runs):
         scores = RESULTS / f"{plan}.csv"
         print(collect([*([scores] if scores.is_file() else []), root / plan], scores, only_finished=True))
@@ -89,10 +90,10 @@ def keep(root: Path) -> None:
     write_rows(LEARNING, ("run", "step", *LOGGED), rows)
 
 
-def finished(place: Path) -> list[Path]:
+def finished(place: Path) -> list[RunRecord]:
     """The runs whose scores will be collected."""
     runs = load([place])[0] if place.is_dir() else []
-    return sorted(run.path for run in runs if run.finished)
+    return sorted((run for run in runs if run.finished), key=lambda run: run.path)
 
 
 def ordered(names: Iterable[str]) -> list[str]:
@@ -118,13 +119,16 @@ def of_log(run: Path, what: Callable[[Sequence[Mapping[str, Any]]], Found]) -> F
 
 
 def logged(lines: Sequence[Mapping[str, Any]]) -> list[dict[str, float]]:
-    """The first line after every tenth of the run, of agents that have fractions."""
+    """Of an agent that has fractions: the first line after every tenth of the run in which it learned."""
     tenths = [10 * line["step"] // lines[-1]["step"] for line in lines]
-    return [
+    found = [
         {name: float(line[name]) for name in ("step", *LOGGED)}
         for line, tenth, before in zip(lines, tenths, [0, *tenths], strict=False)
-        if tenth > before and "fraction_entropy" in line
+        if tenth > before and line["updates"]
     ]
+    if not found:
+        raise ValueError("it says nothing of fractions")
+    return found
 
 
 def learned(run: Path) -> list[Atom]:
@@ -206,6 +210,7 @@ def told(line: Mapping[str, float], run: RunRecord) -> dict[str, float]:
 def write_page() -> None:
     """Tables and pictures, of finished runs."""
     plans = {plan: read_plan(plan) for plan in PLANS}
+    refuse_protocols([run for runs in plans.values() for run in runs], "study")
     kinds, tenths = by_kind(beside_scores(read_learning(), plans)), read_tenths()
     (PAGES / "study_tables.md").write_text("\n".join(page(plans, kinds, by_kind(read_ends()), tenths)) + "\n")
     if cells := by_seed(plans["agents"]):

@@ -38,15 +38,15 @@ def read_published(path: Path) -> dict[str, list[Published]]:
 
 
 def draw_agents(cells: Cells, published: Mapping[str, Sequence[Published]], out: Path, name: str) -> None:
-    """Every game a panel: mean of the seeds, without bands, which nine agents would fill the panel with. FQF comes
-    first, so that its line is the plainest, and on top."""
+    """Every game a panel as wide as the column: mean of the seeds, without bands, which nine agents would fill it with.
+    FQF comes first, so that its line is the plainest, and on top."""
     envs = games_of(cells)
     labels = sorted(cells, key=lambda label: not label.startswith("fqf"))
     style = looks(labels)
 
     def paint(figure: Figure) -> None:
-        panels = figure.subplots(-(-(len(envs) + 1) // 2), 2, squeeze=False).flat
-        for axis, env in zip(panels, envs, strict=False):
+        panels = figure.subplots(len(envs), 1, squeeze=False, sharex=True).flat
+        for axis, env in zip(panels, envs, strict=True):
             there = [label for label in labels if env in cells[label]]
             for number, label in enumerate(there):
                 curve = average(cells[label][env], 1)
@@ -56,16 +56,14 @@ def draw_agents(cells: Cells, published: Mapping[str, Sequence[Published]], out:
             axis.set_title(f"{game_name(env)}, {counts}")
             axis.set_xlim(left=0)
             axis.grid(alpha=0.25, linewidth=0.5)
-        for axis in panels[len(envs) :]:
-            axis.set_axis_off()
         figure.supxlabel("thousand agent steps", fontsize=7)
         figure.supylabel("score", fontsize=7)
         lines = [Line2D([], [], **thin(look)) for look in style.values()]
         lines.append(Line2D([], [], **PUBLISHED))
-        names = [*(agent_name(label) for label in labels), "DQN, published,\nat so many frames"]
-        panels[len(envs)].legend(lines, names, frameon=False, loc="center", fontsize=6)
+        names = [*(agent_name(label) for label in labels), "DQN, published, at so many frames"]
+        figure.legend(lines, names, frameon=False, loc="outside upper center", ncols=2)
 
-    draw(1.75 * -(-(len(envs) + 1) // 2), paint, out, name)
+    draw(0.2 + 1.8 * len(envs) + 0.08 * len(labels), paint, out, name)
 
 
 def thin(look: Look) -> dict[str, Any]:
@@ -88,31 +86,42 @@ OF_FRACTIONS = {
     "crossing_rate": "share of crossings",
 }
 """Titles of panels by metric."""
+LINEAR = 5
+"""Mean values up to which their scale is linear."""
+VALUES = (-5, 0, 2, 4, 10, 20, 40)
+"""That are marked on it."""
 OF_GAMES = {"score": "score", "q": "mean value"} | OF_FRACTIONS
 
 
 def draw_learning(kinds: ByKind[Logged], panels: Mapping[str, str], out: Path, name: str) -> None:
-    """Every metric a panel, every kind of runs a line: the mean over seeds at every tenth of a run. A metric of which
-    one line ends at a thousand times another is on a logarithmic scale."""
+    """Every metric a panel, every kind of runs a line: the mean over seeds at every tenth of a run, and a band from the
+    lowest to the highest. A metric of which one line ends at a thousand times another is on a logarithmic scale."""
     style = looks(sorted(kinds, key=natural))
-    rows = len(panels) // 2
+    down = len(panels) // 2
 
     def paint(figure: Figure) -> None:
-        axes = figure.subplots(rows, 2, squeeze=False).flat
+        axes = figure.subplots(down, 2, squeeze=False).flat
         for axis, (metric, title) in zip(axes, panels.items(), strict=True):
             lines = [over_training(kinds[kind], metric) for kind in style]
-            for line, look in zip(lines, style.values(), strict=True):
-                axis.plot(*line, **thin(look))
-            ends = [means[-1] for _, means in lines]
+            for (shares, rows), look in zip(lines, style.values(), strict=True):
+                axis.fill_between(shares, rows.min(axis=0), rows.max(axis=0), color=look.color, alpha=0.12, linewidth=0)
+                axis.plot(shares, rows.mean(axis=0), **thin(look))
+            ends = [rows[:, -1].mean() for _, rows in lines]
             if 0 < 1000 * min(ends) < max(ends):
                 axis.set_yscale("log")
+            if metric == "q":  # values that inflate, and may be negative, beside values that do not
+                axis.set_yscale("symlog", linthresh=LINEAR)
+                shown = axis.get_ylim()
+                axis.set_yticks(VALUES, labels=map(str, VALUES))
+                axis.set_ylim(shown)
+                axis.minorticks_off()
             axis.set_title(title)
             axis.grid(alpha=0.25, linewidth=0.5)
         figure.supxlabel("share of the run", fontsize=7)
         handles = [Line2D([], [], **thin(look)) for look in style.values()]
         figure.legend(handles, [kind_name(kind) for kind in style], frameon=False, loc="outside upper center", ncols=2)
 
-    draw(0.2 + 1.5 * rows + 0.08 * len(kinds), paint, out, name)
+    draw(0.2 + 1.5 * down + 0.08 * len(kinds), paint, out, name)
 
 
 def draw_sizes(sizes: Mapping[str, Mapping[int, Sequence[RunRecord]]], out: Path, name: str) -> None:
@@ -140,10 +149,10 @@ def draw_sizes(sizes: Mapping[str, Mapping[int, Sequence[RunRecord]]], out: Path
 
 
 def over_training(runs: Sequence[Logged], metric: str) -> tuple[np.ndarray, np.ndarray]:
-    """Shares of the run, and the mean over seeds, as far as all have lines."""
+    """Shares of the run, and a row for every seed, as far as all have lines."""
     length = min(len(run.lines) for run in runs)
-    rows = np.array([[line[metric] for line in run.lines[:length]] for run in runs])
-    return np.arange(1, length + 1) / 10, rows.mean(axis=0)
+    shares = [[line["step"] / run.config["steps"] for line in run.lines[:length]] for run in runs]
+    return np.mean(shares, axis=0), np.array([[line[metric] for line in run.lines[:length]] for run in runs])
 
 
 def kind_name(kind: str) -> str:

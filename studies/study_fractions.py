@@ -46,7 +46,7 @@ def by_kind(runs: Mapping[str, Found]) -> dict[str, list[Found]]:
 
 
 def table_of_fractions(learning: ByKind[Logged]) -> Iterable[str]:
-    """Means over all runs of a kind, at the first and at the last step that was logged."""
+    """Means over all runs of a kind at the first and at the last step that was logged, and the last of its runs."""
     columns = {
         "entropy (uniform: 1)": ("fraction_entropy", 3),
         "largest distance from uniform": ("fraction_shift", 3),
@@ -55,8 +55,9 @@ def table_of_fractions(learning: ByKind[Logged]) -> Iterable[str]:
         "norm of its gradient": ("w1_gradient_norm", 1),
         "mean value": ("q", 1),
     }
-    yield "From the first to the last line of `results/learning.csv`. W1 is estimated between the outermost fractions, "
-    yield "from values that are being learned: it is not the distance to any law."
+    yield "From the first to the last line of `results/learning.csv`: means of all seeds, and the range of the last."
+    yield "W1 is estimated between the outermost fractions, from values that are being learned: it is not the distance"
+    yield "to any law."
     yield from ("", "| runs | seeds | steps | " + " | ".join(columns) + " |", "|---|---|---|" + "---|" * len(columns))
     for name, runs in learning.items():
         texts = [from_first_to_last(runs, key, digits) for key, digits in columns.values()]
@@ -64,7 +65,11 @@ def table_of_fractions(learning: ByKind[Logged]) -> Iterable[str]:
 
 
 def from_first_to_last(runs: Sequence[Logged], key: str, digits: int) -> str:
-    return " to ".join(f"{mean(run.lines[index][key] for run in runs):,.{digits}f}" for index in (0, -1))
+    """Means; and the range of the last, where runs differ."""
+    first, last = ([run.lines[index][key] for run in runs] for index in (0, -1))
+    ends = [f"{end:,.{digits}f}" for end in (mean(first), mean(last), min(last), max(last))]
+    spread = f" ({ends[2]} to {ends[3]})" if len(set(last)) > 1 else ""
+    return f"{ends[0]} to {ends[1]}{spread}"
 
 
 def table_of_ends(ends: ByKind[Sequence[Atom]]) -> Iterable[str]:

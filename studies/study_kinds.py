@@ -24,11 +24,10 @@ def late_or_not(plans: Plans) -> Kinds:
 
 
 def by_size(plans: Plans, agent: str) -> dict[int, Sequence[RunRecord]]:
-    """By N, one of SIZES."""
-    return {
-        size: on_game(plans["agents"], agent) if size == 8 else of_variant(plans["n_sweep"], f"n{size}", agent)
-        for size in SIZES
-    }
+    """By N, one of SIZES: 8 are of question 1."""
+    runs = on_game([*plans["agents"], *plans["n_sweep"]], agent)
+    name = {"fqf": "num_fractions", "iqn": "num_quantiles"}[agent]
+    return {size: [run for run in runs if run.config[name] == size] for size in SIZES}
 
 
 def by_source(plans: Plans) -> Kinds:

@@ -87,6 +87,7 @@ def test_random_fractions_are_never_better_and_repeat():
         assert np.all(np.diff(taus) > 0)
         assert project(EXPONENTIAL.quantile, taus).areas.sum() > least
     np.testing.assert_array_equal(random_fractions(6, 3), random_fractions(6, 3))
+    assert not np.any(random_fractions(6, 3)[1:-1] == random_fractions(6, 4)[1:-1])
 
 
 def test_files_say_what_is_drawn_and_repeat_byte_for_byte(tmp_path, capsys):

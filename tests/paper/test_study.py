@@ -32,13 +32,14 @@ def study(monkeypatch, tmp_path):
 
 @pytest.fixture
 def pictures(monkeypatch):
-    """By name of a picture, by title of a panel: the points of its lines."""
+    """By name of a picture, by title of a panel: the points of its lines; and its scale, under `scales of` the name."""
     found = {}
 
     def keep(figure, path, **options):
         panels = found.setdefault(Path(path).stem, {})
         for axis in figure.axes:
             panels[axis.get_title()] = [list(zip(*map(list, line.get_data()), strict=True)) for line in axis.lines]
+            found.setdefault(f"scales of {Path(path).stem}", {})[axis.get_title()] = axis.get_yscale()
 
     monkeypatch.setattr(Figure, "savefig", keep)
     return found
@@ -49,12 +50,14 @@ def log(run, steps, shift, *entropies):
     lines = [
         {
             "step": step,
+            "updates": step,
             "fraction_entropy": entropy,
             "fraction_shift": shift,
             "crossing_rate": 2 * shift,
             "w1_estimate": 3 * shift,
             "w1_gradient_norm": 40 * shift,
             "q": 7.0,
+            "episodes": 0,
         }
         for step, entropy in zip(steps, entropies or [UNIFORM] * len(steps), strict=True)
     ]
@@ -105,6 +108,51 @@ def test_the_advantage_at_every_n_and_how_much_it_grows(study, pictures, write_r
     }
 
 
+def test_every_game_has_its_agents_and_what_was_published_of_it(study, pictures, write_run, tmp_path):
+    published = STUDIES.parent / "results" / "minatar_published.csv"
+    assert runpy.run_path(str(STUDIES / "study.py"))["PUBLISHED"] == published
+    for agent, env, score in (("fqf", "asterix", 2.0), ("dqn", "breakout", 8.0), ("fqf", "breakout", 4.0)):
+        log(write_run(agent, f"minatar/{env}", 0, [0.0, score], runs=tmp_path / "runs/agents"), (1,), 0)
+    study("--runs", "runs")
+    panels = pictures["study_agents"]
+    assert panels["Asterix, one seed"][0] == [(0, 0), (300, 2)]
+    fqf, dqn, *lines = panels["Breakout, one seed"]  # FQF first; thousand steps
+    assert (fqf, dqn) == ([(0, 0), (300, 4)], [(0, 0), (300, 8)])
+    assert [[score for _, score in line] for line in lines] == [[8.0, 8.0], [10.03, 10.03]]
+
+
+def test_the_picture_of_fractions_has_the_kinds_of_question_3_on_breakout_alone(study, pictures, write_run, tmp_path):
+    """And W1 on a logarithmic scale only where one kind ends at more than a thousand times another."""
+    scales = []
+    for shift in (0.1, 200.0):
+        for place, env, value in (
+            ("agents", "breakout", 0.1),
+            ("agents", "asterix", 0.3),
+            ("fractions/random", "breakout", shift),
+            ("targets/next", "breakout", 0.4),
+        ):
+            runs = tmp_path / str(shift) / place
+            log(write_run("fqf", f"minatar/{env}", 0, [0.0, 2.0], runs=runs), (300_000,), value)
+        study("--runs", str(tmp_path / str(shift)))
+        panels = pictures["study_fractions"]
+        assert panels[r"largest $|\tau_i - i/N|$"] == [[(1.0, 0.1)], [(1.0, shift)]]
+        scales.append(pictures["scales of study_fractions"][r"estimate of $W_1$"])
+        for file in Path("results").iterdir():
+            file.unlink()
+        pictures.pop("study_fractions")
+    assert scales == ["linear", "log"]
+
+
+def test_runs_of_two_protocols_do_not_stand_in_one_study(study, write_run, tmp_path):
+    log(write_run("fqf", "minatar/breakout", 0, [0.0, 2.0], runs=tmp_path / "runs/agents"), (1,), 0)
+    place = tmp_path / "runs/fractions/uniform"
+    log(write_run("fqf", "minatar/breakout", 0, [0.0, 2.0], runs=place, evaluation_epsilon=0.25), (1,), 0)
+    with pytest.raises(
+        SystemExit, match=r"^study: one study takes one protocol, but evaluation_epsilon is 0\.01 in .*"
+    ):
+        study("--runs", "runs")
+
+
 def test_what_might_explain_iqn_stands_beside_the_one_of_question_1(study, write_run, tmp_path):
     """And beside no other game."""
     for agent, env, plan, k, score in (
@@ -115,7 +163,7 @@ def test_what_might_explain_iqn_stands_beside_the_one_of_question_1(study, write
         ("fqf", "minatar/asterix", "agents", None, 70.0),
     ):
         options = {"num_action_quantiles": k} if k else {"fractions": "random"} if plan == "drawn" else {}
-        log(write_run(agent, env, 0, [0.5, 1.0, score], runs=tmp_path / "runs" / plan, **options), (), 0)
+        log(write_run(agent, env, 0, [0.5, 1.0, score], runs=tmp_path / "runs" / plan, **options), (1,), 0)
     page = study("--runs", "runs")
     rows = page.split("### Why IQN is late on Asterix")[1].split("## 2")[0].strip().splitlines()
     assert rows[-4:] == [
@@ -141,9 +189,9 @@ def test_targets_and_bonus_stand_beside_moving_fractions(study, pictures, write_
         "| a bonus of 1 | 1.0, 1 | 2.5, 1 | -1.00 | -0.50 |",
     ]
     panels = pictures["study_targets"]  # one line of the log each, the last of the run: moving, bonus, next
-    assert panels["score"] == [[(0.1, 2.0)], [(0.1, 1.0)], [(0.1, 5.0)]]
-    assert panels["mean value"] == [[(0.1, 7.0)]] * 3
-    assert panels["share of crossings"] == [[(0.1, 0.4)], [(0.1, 0.2)], [(0.1, 1.0)]]
+    assert panels["score"] == [[(1.0, 2.0)], [(1.0, 1.0)], [(1.0, 5.0)]]
+    assert panels["mean value"] == [[(1.0, 7.0)]] * 3
+    assert panels["share of crossings"] == [[(1.0, 0.4)], [(1.0, 0.2)], [(1.0, 1.0)]]
 
 
 def test_aggregates_are_of_seeds_that_all_agents_have(study, write_run, tmp_path):
@@ -152,7 +200,7 @@ def test_aggregates_are_of_seeds_that_all_agents_have(study, write_run, tmp_path
     for seed, score in enumerate((1.0, 2.0, 3.0, 10.0, 99.0)):
         log(write_run("dqn", "minatar/breakout", seed, [0.0, 4.0, score], runs=tmp_path / "runs/agents"), (), 0)
     for seed in range(4):
-        log(write_run("fqf", "minatar/breakout", seed, [0.0, 2.0, 8.0], runs=tmp_path / "runs/agents"), (), 0)
+        log(write_run("fqf", "minatar/breakout", seed, [0.0, 2.0, 8.0], runs=tmp_path / "runs/agents"), (1,), 0)
     page = study("--runs", "runs")
     assert "Over minatar/breakout, seeds 0, 1, 2, 3, which all have;" in page
     rows = [line for line in page.splitlines() if line.startswith("| `dqn` |") and line.count("|") == 5]
@@ -164,7 +212,7 @@ def test_aggregates_are_of_seeds_that_all_agents_have(study, write_run, tmp_path
 def test_aggregates_without_one_game_tell_whose_game_it_is(study, write_run, tmp_path):
     for agent, breakout, asterix in (("dqn", 8.0, 2.0), ("fqf", 4.0, 4.0)):
         for env, score in (("minatar/breakout", breakout), ("minatar/asterix", asterix)):
-            log(write_run(agent, env, 0, [0.0, score], runs=tmp_path / "runs/agents"), (), 0)
+            log(write_run(agent, env, 0, [0.0, score], runs=tmp_path / "runs/agents"), (1,), 0)
     page = study("--runs", "runs")
     assert "| last score | IQM | mean | optimality gap | IQM without asterix | IQM without breakout |" in page
     assert "| `dqn` | 0.75 | 0.75 | 0.25 | 1.00 | 0.50 |" in page
@@ -175,7 +223,7 @@ def test_atari_stands_beside_what_was_published_at_the_same_frames(study, pictur
     run = write_run(
         "fqf", "atari/boxing", 0, [0.0, 2.5], runs=tmp_path / "runs/atari", protocol="dopamine", steps=250_000
     )
-    log(run, (), 0)
+    log(run, (250_000,), 0)
     page = study("--runs", "runs")
     assert "| `fqf`, ours | 2.5, 1 |" in page
     assert "| IQN, published | -0.2 (-1.0 to 0.6), 5 |" in page
@@ -190,7 +238,7 @@ def test_atari_stands_beside_what_was_published_at_the_same_frames(study, pictur
     run = write_run(
         "fqf", "atari/boxing", 0, [0.0, 2.5], runs=tmp_path / "runs/atari", protocol="dopamine", steps=9_999
     )
-    log(run, (), 0)
+    log(run, (9_999,), 0)
     assert "| IQN, published | - |" in study("--runs", "runs")
 
 
@@ -202,8 +250,10 @@ def test_returns_on_atari_are_of_the_episodes_that_ended_in_every_tenth(study, p
     )
     lines = [(10_000, 2, -1.0), (25_000, 3, 2.0), (30_000, 3, None), (50_000, 3, None), (225_000, 3, None)]
     lines += [(226_000, 4, 0.5), (250_000, 8, 5.5)]
-    told = [dict(zip(("step", "episodes", "return"), line, strict=True)) for line in lines]
-    (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in told))
+    log(run, [step for step, _, _ in lines], 0)
+    counts = [{"episodes": episodes, "return": value} for _, episodes, value in lines]
+    told = zip((run / "metrics.jsonl").read_text().splitlines(), counts, strict=True)
+    (run / "metrics.jsonl").write_text("".join(json.dumps(json.loads(line) | count) + "\n" for line, count in told))
     page = study("--runs", "runs")
     assert "| atari/fqf/atari.boxing/seed0 | 0.0, 3 | - | - | - | - | - | - | - | - | 4.5, 5 |" in page
     *_, ours_in_tenths, ours = pictures["study_atari"]["Boxing"]
@@ -238,14 +288,15 @@ def test_a_line_of_the_log_has_the_score_of_its_step_and_entropy_as_a_share(stud
         assert line == {"step": step, "fraction_entropy": 0.5, "q": 7.0, "score": score}
 
 
-def test_curves_over_training_are_means_of_seeds(study):
+def test_curves_over_training_end_where_a_seed_does(study):
     from study_figures import over_training
     from study_fractions import Logged
 
-    runs = [Logged({}, [{"q": 1.0}, {"q": 3.0}, {"q": 9.0}]), Logged({}, [{"q": 2.0}, {"q": 7.0}])]
-    shares, means = over_training(runs, "q")
-    assert shares.tolist() == [0.1, 0.2]
-    assert means.tolist() == [1.5, 5.0]
+    one = [{"step": 10, "q": 1.0}, {"step": 30, "q": 3.0}, {"step": 40, "q": 9.0}]
+    other = [{"step": 10, "q": 2.0}, {"step": 30, "q": 7.0}]
+    shares, rows = over_training([Logged({"steps": 40}, one), Logged({"steps": 40}, other)], "q")
+    assert shares.tolist() == [0.25, 0.75]
+    assert rows.tolist() == [[1.0, 3.0], [2.0, 7.0]]
 
 
 def test_what_is_damaged_ends_in_one_line_and_intact_files(study, write_run, tmp_path):
@@ -291,7 +342,9 @@ def test_a_run_without_scores_is_left_out_and_the_others_are_kept(study, write_r
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        ('{"step": 8, "fraction_entropy": 2.0}', "a line of its metrics.jsonl has no fraction_shift"),
+        ('{"step": 8, "updates": 1, "fraction_entropy": 2.0}', "a line of its metrics.jsonl has no fraction_shift"),
+        ('{"step": 8, "updates": 0}', "its metrics.jsonl can't be read: it says nothing of fractions"),
+        ("", "its metrics.jsonl can't be read: "),
         ('{"step": 0, "fraction_entropy": 2.0}', "its metrics.jsonl can't be read: .* by zero"),
         ('{"step": 8, "fraction_entropy": ', "its metrics.jsonl can't be read: Expecting value"),
     ],
@@ -324,7 +377,7 @@ def test_the_study_goes_on_where_its_runs_are_gone(study, write_run, tmp_path):
         ("uniform", 6.0, {"fractions": "uniform"}),
     ):
         run = write_run("fqf", "minatar/breakout", 0, [0.5, 2.0, score], runs=fractions / variant, **options)
-        log(run, (), 0)
+        log(run, (1,), 0)
     page = study("--runs", "runs")
     assert "| `fqf` | 5.0 (4.0 to 6.0), 2 |" in page
     assert "| proposed (the paper's rate) | 5.0 (4.0 to 6.0), 2 | 3.5 (3.0 to 4.0), 2 | -1.00 | -0.50 |" in page
@@ -333,7 +386,8 @@ def test_the_study_goes_on_where_its_runs_are_gone(study, write_run, tmp_path):
     assert "| uniform | 6.0, 1 | 4.0, 1 |  |  |" in page
     assert "| frozen | - | - | - | - |" in page
     # Of two seeds: 20,000 and 20,000, then 200,000 and 20,000 steps; shifts of .25 and .75, both times.
-    means = "20,000 to 110,000 | 1.000 to 1.000 | 0.500 to 0.500 | 1.000 to 1.000 | 1.500 to 1.500 | 20.0 to 20.0"
+    means = "20,000 to 110,000 (20,000 to 200,000) | 1.000 to 1.000 | 0.500 to 0.500 (0.250 to 0.750)"
+    means += " | 1.000 to 1.000 (0.500 to 1.500) | 1.500 to 1.500 (0.750 to 2.250) | 20.0 to 20.0 (10.0 to 30.0)"
     assert f"| agents/fqf/minatar.breakout | 2 | {means} | 7.0 to 7.0 |" in page
     assert "| `fqf`, 2.5e-09 | 2 | 0 | 1.00 |" in page
     before = {path: path.read_bytes() for path in Path("results").iterdir()}
@@ -351,12 +405,12 @@ def test_what_was_learned_of_a_law_is_kept_and_compared_with_the_best_of_as_many
     moved = [1 / 16, 3 / 16, *equal[2:]]
     for seed, (widths, error) in enumerate(((equal, 0), (moved, 1))):
         run = write_run("fqf", "toy/uniform", seed, [0.5, 4.0], runs=tmp_path / "runs" / "laws")
-        log(run, (), 0)
+        log(run, (1,), 0)
         values = [2 * (sum(widths[:place]) + width / 2) + error for place, width in enumerate(widths)]
         told = {"probabilities": [[widths]] * 3, "values": [[values]] * 3}
         (run / "distributions.json").write_text(json.dumps(told))
     run = write_run("fqf", "toy/exponential", 0, [0.5, 4.0], runs=tmp_path / "runs" / "laws")
-    log(run, (), 0)
+    log(run, (1,), 0)
     (run / "distributions.json").write_text(json.dumps({"probabilities": [[equal]], "values": [[[1.0] * 8]]}))
     page = study("--runs", "runs")
     w1, least, off = "0.5312 (0.0625 to 1.0000)", "0.0645 (0.0625 to 0.0664)", "0.0312 (0.0000 to 0.0625)"

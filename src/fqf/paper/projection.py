@@ -51,10 +51,13 @@ def project(quantile: QuantileFunction, taus: np.ndarray) -> Staircase:
     return Staircase(taus, quantile((taus[1:] + taus[:-1]) / 2), np.array(areas))
 
 
+def slope_of(edge_values: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """dW1/dtau_i [..., N - 1], from F at the inner edges and at the midpoints [..., N] (proposition 1), in float64."""
+    return 2 * edge_values - values[..., 1:] - values[..., :-1]
+
+
 def w1_slope(quantile: QuantileFunction, taus: np.ndarray) -> np.ndarray:
-    """dW1/dtau_i = 2 F(tau_i) - F(tau_hat_i) - F(tau_hat_{i-1}) at the inner edges (proposition 1)."""
-    values = quantile((taus[1:] + taus[:-1]) / 2)
-    return 2 * quantile(taus[1:-1]) - values[1:] - values[:-1]
+    return slope_of(quantile(taus[1:-1]), quantile((taus[1:] + taus[:-1]) / 2))
 
 
 def least_w1(quantile: QuantileFunction, taus: np.ndarray) -> float:
