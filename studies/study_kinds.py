@@ -37,12 +37,14 @@ def by_source(plans: Plans) -> Kinds:
         "random": "random",
         "random_widths": "random, widths as weights",
         "moving": "proposed, a hundred times the rate",
+        "moving_widths": "proposed, a hundred times the rate, widths as weights",
     }
     return {
         "proposed (the paper's rate)": on_game(plans["agents"], "fqf"),
         **{name: of_variant(plans["fractions"], variant, "fqf") for variant, name in names.items()},
         "`fqf_consistent` (the paper's rate)": on_game(plans["agents"], "fqf_consistent"),
         "`fqf_consistent`, four hundred times the rate": of_variant(plans["moving"], "moving", "fqf_consistent"),
+        "`fqf_consistent`, four thousand times the rate": of_variant(plans["moving"], "far", "fqf_consistent"),
     }
 
 

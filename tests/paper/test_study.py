@@ -174,6 +174,30 @@ def test_what_might_explain_iqn_stands_beside_the_one_of_question_1(study, write
     ]
 
 
+def test_the_corrections_stand_beside_fractions_that_move_as_printed(study, pictures, write_run, tmp_path):
+    """In the table that compares with uniform fractions, and in a picture without where else fractions come from."""
+    corrected = {"target_weights": "widths", "value_fractions": "midpoints_and_edges"}
+    for place, agent, score, options in (
+        ("fractions/uniform", "fqf", 2.0, {"fractions": "uniform"}),
+        ("fractions/frozen", "fqf", 9.0, {"fractions": "frozen"}),
+        ("fractions/moving", "fqf", 4.0, {"fraction_learning_rate": 2.5e-7}),
+        ("fractions/moving_widths", "fqf", 5.0, {"fraction_learning_rate": 2.5e-7, "target_weights": "widths"}),
+        ("moving/moving", "fqf_consistent", 6.0, {"fraction_learning_rate": 1e-6} | corrected),
+        ("moving/far", "fqf_consistent", 7.0, {"fraction_learning_rate": 1e-5} | corrected),
+        ("targets/next", "fqf", 8.0, {"target_fractions": "next", "fraction_learning_rate": 2.5e-7}),
+    ):
+        run = write_run(agent, "minatar/breakout", 0, [0.0, score], runs=tmp_path / "runs" / place, **options)
+        log(run, (300_000,), score / 10)
+    page = study("--runs", "runs")
+    assert "| proposed, a hundred times the rate | 4.0, 1 | 4.0, 1 | 2.00 | 2.00 |" in page
+    assert "| proposed, a hundred times the rate, widths as weights | 5.0, 1 | 5.0, 1 | 3.00 | 3.00 |" in page
+    assert "| `fqf_consistent`, four hundred times the rate | 6.0, 1 | 6.0, 1 | 4.00 | 4.00 |" in page
+    assert "| `fqf_consistent`, four thousand times the rate | 7.0, 1 | 7.0, 1 | 5.00 | 5.00 |" in page
+    # In the order of their names: moving, moving_widths, uniform, far, moving; and frozen, moving, uniform.
+    assert [score for ((_, score),) in pictures["study_corrections"]["score"]] == [4.0, 5.0, 2.0, 7.0, 6.0]
+    assert [score for ((_, score),) in pictures["study_fractions"]["score"]] == [9.0, 4.0, 2.0]
+
+
 def test_targets_and_bonus_stand_beside_moving_fractions(study, pictures, write_run, tmp_path):
     for place, score, options in (
         ("fractions/moving", 2.0, {}),
