@@ -1,6 +1,6 @@
 """How often a report's intervals hold the truth: games with known laws, runs drawn from them, intervals counted.
 
-    python studies/coverage.py
+    .venv/bin/python studies/coverage.py
 
 The statistics' true values are those of 200,000 runs per game. Scores are gamma-distributed, so that games are skewed,
 with means from 0.2 to 2 and a spread of 40 %. Then the same for differences between the means of kinds of runs on one
@@ -8,6 +8,7 @@ game, as the study of agents has them: of two kinds, and of two such differences
 """
 
 import numpy as np
+from study_scores import welch
 
 from fqf.report import statistics
 
@@ -40,8 +41,8 @@ def main() -> None:
 
 
 def differences() -> None:
-    print("| means of one game | runs per kind | covered |")
-    print("|---|---|---|")
+    print("| means of one game | runs per kind | bootstrap | Welch |")
+    print("|---|---|---|---|")
     for name, signs in (("one minus another", (1, -1)), ("a difference minus another", (1, 1, -1, -1))):
 
         def statistic(scores: statistics.Scores, signs: tuple[int, ...] = signs) -> np.ndarray:
@@ -50,12 +51,14 @@ def differences() -> None:
         generator, means = np.random.default_rng(0), np.linspace(0.6, 0.9, len(signs))
         truth = float(np.dot(signs, means))
         for runs in (2, 3, 5, 10):
-            covered = 0
+            covered = np.zeros(2)
             for trial in range(TRIALS):
-                drawn = statistics.resample(draw(generator, means, runs), trial, RESAMPLES)
-                low, high = statistics.percentiles(statistic(drawn))
-                covered += low <= truth <= high
-            print(f"| {name} | {runs} | {100 * covered / TRIALS:.0f} % |", flush=True)
+                kinds = draw(generator, means, runs)
+                low, high = statistics.percentiles(statistic(statistics.resample(kinds, trial, RESAMPLES)))
+                _, least, most = welch(kinds, signs)
+                covered += low <= truth <= high, least <= truth <= most
+            shares = " | ".join(f"{100 * number / TRIALS:.0f} %" for number in covered)
+            print(f"| {name} | {runs} | {shares} |", flush=True)
 
 
 if __name__ == "__main__":

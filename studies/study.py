@@ -21,14 +21,14 @@ import math
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from collect import collect
-from study_atari import Tenth, draw_atari, in_tenths
+from study_atari import ByRun, Tenth, draw_atari, in_tenths
 from study_figures import OF_FRACTIONS, OF_GAMES, draw_agents, draw_learning, draw_sizes, read_published
-from study_fractions import Atom, Logged, by_kind
-from study_kinds import by_size
+from study_fractions import Atom, ByKind, Logged, by_kind
+from study_kinds import Plans, by_size
 from study_scores import by_seed
 from study_tables import page
 
@@ -210,12 +210,34 @@ def told(line: Mapping[str, float], run: RunRecord) -> dict[str, float]:
     return {**line, "fraction_entropy": share, "score": float(np.interp(line["step"], *run.curve))}
 
 
+class Kept(NamedTuple):
+    """All that the page is made of."""
+
+    plans: Plans
+    learning: ByKind[Logged]
+    ends: ByKind[Sequence[Atom]]
+    tenths: ByRun
+
+
+def read_all() -> Kept:
+    plans = {plan: read_plan(plan) for plan in PLANS}
+    learning = by_kind(beside_scores(read_learning(), plans))
+    if not any(plans.values()):
+        raise UserError(f"no scores in {RESULTS.resolve()}: run it in the project's directory, or say --runs")
+    refuse_protocols([run for runs in plans.values() for run in runs], "study")
+    return Kept(plans, learning, by_kind(read_ends()), read_tenths())
+
+
+def text_of(kept: Kept) -> str:
+    return "\n".join(page(*kept)) + "\n"
+
+
 def write_page() -> None:
     """Tables and pictures, of finished runs."""
-    plans = {plan: read_plan(plan) for plan in PLANS}
-    refuse_protocols([run for runs in plans.values() for run in runs], "study")
-    kinds, tenths = by_kind(beside_scores(read_learning(), plans)), read_tenths()
-    (PAGES / "study_tables.md").write_text("\n".join(page(plans, kinds, by_kind(read_ends()), tenths)) + "\n")
+    kept = read_all()
+    plans, kinds, _, tenths = kept
+    PAGES.mkdir(parents=True, exist_ok=True)
+    (PAGES / "study_tables.md").write_text(text_of(kept))
     if cells := by_seed(plans["agents"]):
         draw_agents(cells, read_published(PUBLISHED), PAGES, "study_agents")
     if cells := by_seed(plans["atari"]):

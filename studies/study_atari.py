@@ -5,6 +5,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from study_figures import thin
@@ -17,6 +18,9 @@ from fqf.report.dopamine import PublishedCurve, dopamine_curves
 from fqf.report.groups import Cells
 
 TENTHS = range(1, 11)
+PUBLISHED_COLOR = "#777777"
+HOLLOW = {"markersize": 5, "markerfacecolor": "none"}
+"""Our one point, through which those published at the same frames can be seen."""
 
 
 class Tenth(NamedTuple):
@@ -71,11 +75,11 @@ def table_of_atari(cells: Cells, tenths: ByRun) -> Iterable[str]:
 
 
 def draw_atari(cells: Cells, tenths: ByRun, out: Path, name: str) -> None:
-    """Every game a panel: what Dopamine published, a little further than ours go; our mean over as many frames as a
-    published point is of; and, thin, our means over tenths of these."""
+    """Every game a panel: what Dopamine published, a little further than ours go, with its range over seeds; our mean
+    over as many frames as a published point is of; and, thin, our means over tenths of these."""
     envs = games_of(cells)
     names = sorted({curve.agent for env in envs for curve in published_of(env)})
-    published = {agent: look._replace(color="#777777") for agent, look in looks(["ours", *names]).items()}
+    published = {agent: look._replace(color=PUBLISHED_COLOR) for agent, look in looks(["ours", *names]).items()}
     style = looks(list(cells))
 
     def paint(figure: Figure) -> None:
@@ -83,22 +87,28 @@ def draw_atari(cells: Cells, tenths: ByRun, out: Path, name: str) -> None:
         for axis, env in zip(axes, envs, strict=True):
             upto = last_frames(cells, env) + 2
             for curve in published_of(env):
-                points = [point for point in zip(curve.frames, curve.mean, strict=True) if point[0] <= upto]
-                axis.plot(*zip(*points, strict=True), **thin(published[curve.agent]))
+                here = sum(frames <= upto for frames in curve.frames)
+                frames, mean, low, high = (np.array(each[:here]) for each in curve[2:])
+                axis.plot(frames, mean, **thin(published[curve.agent]))
+                axis.vlines(frames, low, high, color=PUBLISHED_COLOR, linewidth=0.5)
             for label, look in style.items():
                 if runs := cells[label].get(env):
                     for run in tenths_of(tenths, label, env):
-                        frames = [each.step * runs[0].frame_skip / 1e6 for each in run]
-                        axis.plot(frames, [each.mean for each in run], color=look.color, linewidth=0.9)
+                        ends = [each.step * runs[0].frame_skip / 1e6 for each in run]
+                        axis.plot(ends, [each.mean for each in run], color=look.color, linewidth=0.9)
                     ours = average(runs, 1)
-                    axis.plot(ours.frames / 1e6, ours.mean, **{**thin(look), "markersize": 5})
+                    axis.plot(ours.frames / 1e6, ours.mean, **{**thin(look), **HOLLOW}, zorder=9)
             axis.set_title(game_name(env))
             axis.set_xlim(left=0)
             axis.grid(alpha=0.25, linewidth=0.5)
         axes[0].set_ylabel("training return")
         figure.supxlabel("million frames", fontsize=7)
-        lines = [Line2D([], [], **thin(look)) for look in (*style.values(), *(published[each] for each in names))]
-        words = [*(f"{agent_name(label)}, ours" for label in style), *(f"{each}, published" for each in names)]
+        lines = [Line2D([], [], **{**thin(look), **HOLLOW, "linestyle": ""}) for look in style.values()]
+        lines += [Line2D([], [], color=look.color, linewidth=0.9) for look in style.values()]
+        lines += [Line2D([], [], **thin(published[each])) for each in names]
+        ours = [agent_name(label) for label in style]
+        words = [f"{name}, ours{what}" for what in ("", ", by tenths") for name in ours]
+        words += [f"{each}, published" for each in names]
         figure.legend(lines, words, frameon=False, loc="outside upper center", ncols=2)
 
     draw(2.6, paint, out, name)

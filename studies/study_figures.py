@@ -70,13 +70,22 @@ def thin(look: Look) -> dict[str, Any]:
     return {**look._asdict(), "linewidth": 0.9, "markersize": 2.5}
 
 
+SPAN = 1.5
+"""Times our highest score: what was published above that is told, not drawn, as it would press our curves together."""
+
+
 def draw_published(axis: Axes, points: Sequence[Published]) -> None:
     """The frames stand beside the panel, where no curve is."""
+    highest = SPAN * max(np.max(line.get_ydata()) for line in axis.lines)
+    above = [f"{score:g} at {frames / 1e6:g}M" for frames, score in points if score > highest]
     for frames, score in points:
-        axis.axhline(score, **PUBLISHED)
-        axis.annotate(
-            f"{frames / 1e6:g}M", (1.01, score), xycoords=("axes fraction", "data"), va="center", fontsize=5.5
-        )
+        if score <= highest:
+            axis.axhline(score, **PUBLISHED)
+            words, frame = f"{frames / 1e6:g}M", ("axes fraction", "data")
+            axis.annotate(words, (1.01, score), xycoords=frame, va="center", fontsize=5.5)
+    if above:
+        words = f"DQN, published, above: {', '.join(above)}"
+        axis.text(0.02, 0.92, words, transform=axis.transAxes, va="center", fontsize=5.5)
 
 
 OF_FRACTIONS = {
@@ -95,7 +104,8 @@ OF_GAMES = {"score": "score", "q": "mean value"} | OF_FRACTIONS
 
 def draw_learning(kinds: ByKind[Logged], panels: Mapping[str, str], out: Path, name: str) -> None:
     """Every metric a panel, every kind of runs a line: the mean over seeds at every tenth of a run, and a band from the
-    lowest to the highest. A metric of which one line ends at a thousand times another is on a logarithmic scale."""
+    lowest to the highest. The estimate of W1 is on a logarithmic scale where one line ends at more than ten times
+    another."""
     style = looks(sorted(kinds, key=natural))
     down = len(panels) // 2
 
@@ -107,7 +117,7 @@ def draw_learning(kinds: ByKind[Logged], panels: Mapping[str, str], out: Path, n
                 axis.fill_between(shares, rows.min(axis=0), rows.max(axis=0), color=look.color, alpha=0.12, linewidth=0)
                 axis.plot(shares, rows.mean(axis=0), **thin(look))
             ends = [rows[:, -1].mean() for _, rows in lines]
-            if 0 < 1000 * min(ends) < max(ends):
+            if metric == "w1_estimate" and 0 < 10 * min(ends) < max(ends):
                 axis.set_yscale("log")
             if metric == "q":  # values that inflate, and may be negative, beside values that do not
                 axis.set_yscale("symlog", linthresh=LINEAR)
@@ -155,7 +165,20 @@ def over_training(runs: Sequence[Logged], metric: str) -> tuple[np.ndarray, np.n
     return np.mean(shares, axis=0), np.array([[line[metric] for line in run.lines[:length]] for run in runs])
 
 
+SAID = {
+    "fractions/random_widths": "random, widths",
+    "fractions/moving": "rate x 100",
+    "fractions/moving_widths": "rate x 100, widths",
+    "moving/moving": "rate x 400",
+    "moving/far": "rate x 4,000",
+    "targets/next": "rate x 100, next",
+    "targets/bonus": "rate x 100, bonus",
+}
+"""What variants set, where their names in a plan do not tell it."""
+
+
 def kind_name(kind: str) -> str:
     """PLAN/VARIANT/AGENT/ENV as a legend has it: the agent, then what sets these runs apart."""
     plan, *variant, agent, env = kind.split("/")
-    return ", ".join([agent_name(agent), *([env.split(".")[1]] if plan.startswith("laws") else variant)])
+    apart = [env.split(".")[1]] if plan.startswith("laws") else [SAID.get(f"{plan}/{each}", each) for each in variant]
+    return ", ".join([agent_name(agent), *apart])

@@ -1,12 +1,13 @@
 """The study's tables of fractions: what they do while values are learned, where they end, and whether they collapse."""
 
+import functools
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import mean
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from fqf.laws import LAWS, compare, w1_of_fractions
+from fqf.laws import LAWS, QuantileFunction, compare, w1_of_fractions
 from fqf.paper.projection import optimal_fractions
 from fqf.report.groups import natural, show
 
@@ -80,7 +81,7 @@ def table_of_ends(ends: ByKind[Sequence[Atom]]) -> Iterable[str]:
     for kind, runs in ends.items():
         plan, agent, env = kind.split("/")
         (law,) = LAWS[env.replace(".", "/")]
-        optimal = optimal_fractions(law.quantile, len(runs[0]))
+        optimal = descend(law.quantile, len(runs[0]))
         arrays = [np.array(atoms).T for atoms in runs]
         found = [compare(law.quantile, *each) for each in arrays]
         astray = [np.abs(np.cumsum(probabilities)[:-1] - optimal[1:-1]).max() for probabilities, _ in arrays]
@@ -88,6 +89,12 @@ def table_of_ends(ends: ByKind[Sequence[Atom]]) -> Iterable[str]:
         texts += [f"{w1_of_fractions(law.quantile, each):.4f}" for each in (np.linspace(0, 1, len(optimal)), optimal)]
         texts.append(ranged(astray))
         yield f"| {plan}, {law.name}, `{agent}` | {len(runs)} | " + " | ".join(texts) + " |"
+
+
+@functools.cache
+def descend(quantile: QuantileFunction, count: int) -> np.ndarray:
+    """Once for all plans and agents."""
+    return optimal_fractions(quantile, count)
 
 
 def ranged(values: Sequence[float]) -> str:

@@ -139,7 +139,7 @@ def test_a_run_is_played_into_data_and_a_picture(tmp_path, monkeypatch, capsys):
     said = capsys.readouterr().out
     assert "on minatar/breakout after 150,000 steps (seed 4, fraction learning rate 2.5e-09, commit abc1234)" in said
     # tau_1 is .5 once and .25 eleven times: deviation .25 sqrt(11) / 12 = .0691; tau_2 .8 and .5, so .3 sqrt(11) / 12.
-    assert "12 states of one episode, N = 3; over states: deviation up to 0.0829, two at most 0.3 apart" in said
+    assert "12 states of one episode, N = 3; over states: deviation up to 0.083, range of a fraction up to 0.3" in said
     episode = read_from(out)
     assert list(episode.pictures) == [6]
     assert episode.pictures[6].shape == (4, 5, 3)

@@ -7,8 +7,10 @@ import shutil
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from matplotlib.figure import Figure
+from scipy.stats import ttest_ind
 
 STUDIES = Path(__file__).parents[2] / "studies"
 UNIFORM = math.log(8)
@@ -95,11 +97,12 @@ def test_the_advantage_at_every_n_and_how_much_it_grows(study, pictures, write_r
             log(write_run("fqf", "minatar/breakout", seed, [0, 0, score], runs=place, num_fractions=size), (1,), 0.1)
             log(write_run("iqn", "minatar/breakout", seed, [0, 5, 5], runs=place, num_quantiles=size), (), 0)
     page = study("--runs", "runs")
-    # 4 and 8 less 5: 1 in the mean; of two seeds drawn with replacement both may be the 4, or the 8.
-    assert "| N = 32 | 1.00 (-1.00 to 3.00) | -2.00 (-3.00 to -1.00) |" in page
-    assert "| N = 4 | 9.00 (7.00 to 11.00) | 2.00 (1.00 to 3.00) |" in page
+    # 4 and 8 less 5: 1 in the mean, whose variance is 8 / 2, with one degree of freedom (t 12.706); over the run half
+    # of that. The last row has a variance of 4 + 4 with 64 / (16 + 16) = 2 degrees (t 4.303).
+    assert "| N = 32 | 1.00 (-24.41 to 26.41) | -2.00 (-14.71 to 10.71) |" in page
+    assert "| N = 4 | 9.00 (-16.41 to 34.41) | 2.00 (-10.71 to 14.71) |" in page
     assert "| N = 8 | - | - |" in page
-    assert "| N = 4 minus N = 32 | 8.00 (4.00 to 12.00) | 4.00 (2.00 to 6.00) |" in page
+    assert "| N = 4 minus N = 32 | 8.00 (-4.17 to 20.17) | 4.00 (-2.08 to 10.08) |" in page
     iqn = [(0, 0), (150, 5), (300, 5)]  # thousand steps
     assert pictures["study_n"] == {
         "N = 4": [[(0, 0), (150, 0), (300, 14)], iqn],
@@ -115,16 +118,16 @@ def test_every_game_has_its_agents_and_what_was_published_of_it(study, pictures,
         log(write_run(agent, f"minatar/{env}", 0, [0.0, score], runs=tmp_path / "runs/agents"), (1,), 0)
     study("--runs", "runs")
     panels = pictures["study_agents"]
-    assert panels["Asterix, one seed"][0] == [(0, 0), (300, 2)]
+    assert panels["Asterix, one seed"] == [[(0, 0), (300, 2)]]  # published ones are far above: told, not drawn
     fqf, dqn, *lines = panels["Breakout, one seed"]  # FQF first; thousand steps
     assert (fqf, dqn) == ([(0, 0), (300, 4)], [(0, 0), (300, 8)])
     assert [[score for _, score in line] for line in lines] == [[8.0, 8.0], [10.03, 10.03]]
 
 
 def test_the_picture_of_fractions_has_the_kinds_of_question_3_on_breakout_alone(study, pictures, write_run, tmp_path):
-    """And W1 on a logarithmic scale only where one kind ends at more than a thousand times another."""
+    """And W1, alone, on a logarithmic scale where one kind ends at more than ten times another."""
     scales = []
-    for shift in (0.1, 200.0):
+    for shift in (0.95, 1.05):
         for place, env, value in (
             ("agents", "breakout", 0.1),
             ("agents", "asterix", 0.3),
@@ -136,11 +139,12 @@ def test_the_picture_of_fractions_has_the_kinds_of_question_3_on_breakout_alone(
         study("--runs", str(tmp_path / str(shift)))
         panels = pictures["study_fractions"]
         assert panels[r"largest $|\tau_i - i/N|$"] == [[(1.0, 0.1)], [(1.0, shift)]]
-        scales.append(pictures["scales of study_fractions"][r"estimate of $W_1$"])
+        found = pictures["scales of study_fractions"]
+        scales.append((found[r"estimate of $W_1$"], found["share of crossings"]))
         for file in Path("results").iterdir():
             file.unlink()
         pictures.pop("study_fractions")
-    assert scales == ["linear", "log"]
+    assert scales == [("linear", "linear"), ("log", "linear")]
 
 
 def test_runs_of_two_protocols_do_not_stand_in_one_study(study, write_run, tmp_path):
@@ -310,6 +314,30 @@ def test_a_line_of_the_log_has_the_score_of_its_step_and_entropy_as_a_share(stud
     for step, score in ((10, 3.0), (15, 6.0), (20, 9.0)):
         line = told({"step": step, "fraction_entropy": UNIFORM / 2, "q": 7.0}, run)
         assert line == {"step": step, "fraction_entropy": 0.5, "q": 7.0, "score": score}
+
+
+def test_intervals_of_differences_are_those_of_welch(study):
+    """SciPy has them for two kinds; for a difference of differences they are known where one kind alone varies."""
+    from study_scores import welch
+
+    ours, theirs = np.array([1.0, 2.0, 4.0]), np.array([3.0, 9.0])
+    found = ttest_ind(ours, theirs, equal_var=False).confidence_interval(0.95)
+    assert welch([ours, theirs], [1, -1]) == pytest.approx((7 / 3 - 6, found.low, found.high))
+    still = np.array([5.0, 5.0])
+    # Variance 7/3 in three runs, so 7/9 of their mean; t with two degrees is 4.3027.
+    half = 4.302653 * math.sqrt(7 / 9)
+    centre = 7 / 3 + 5 - 5 - 5
+    assert welch([ours, still, still, still], [1, 1, -1, -1]) == pytest.approx((centre, centre - half, centre + half))
+    assert welch([still, still], [1, -1]) == (0, 0, 0)
+    assert welch([ours, np.array([3.0])], [1, -1]) == (pytest.approx(7 / 3 - 3), None, None)
+
+
+def test_without_any_scores_no_page_is_written(study):
+    page = Path("docs/results/study_tables.md")
+    page.write_text("what was there")
+    with pytest.raises(SystemExit, match=r"^study: no scores in .*/results: run it in the project's directory"):
+        study()
+    assert page.read_text() == "what was there"
 
 
 def test_curves_over_training_end_where_a_seed_does(study):

@@ -104,7 +104,7 @@ def make(options: Options) -> str:
 
 def difference_words(states: States) -> str:
     most = float(np.max(states.deviation, initial=0.0))
-    return f"over states: deviation up to {most:.3g}, two at most {states.distance:.3g} apart"
+    return f"over states: deviation up to {most:.2g}, range of a fraction up to {states.distance:.2g}"
 
 
 def compare_states(widths: np.ndarray) -> States:

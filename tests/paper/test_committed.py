@@ -1,0 +1,29 @@
+"""What documents show of the study is what the committed scores give: a change of either without the other is seen."""
+
+from pathlib import Path
+
+import pytest
+
+from fqf.paper import curves, n_sweep, scores, table1
+
+PROJECT = Path(__file__).parents[2]
+
+
+@pytest.fixture(autouse=True)
+def in_the_project(monkeypatch):
+    monkeypatch.syspath_prepend(str(PROJECT / "studies"))
+    monkeypatch.chdir(PROJECT)
+
+
+def test_the_tables_of_the_study_are_those_of_its_scores():
+    from study import read_all, text_of
+
+    assert text_of(read_all()) == Path("docs/results/study_tables.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("artefact", "name"), [(curves, "curves"), (scores, "scores"), (n_sweep, "n-sweep"), (table1, "table1")]
+)
+def test_the_data_of_the_papers_figures_are_those_of_the_scores(artefact, name, tmp_path):
+    artefact.make(artefact.Options(out=tmp_path))
+    assert (tmp_path / f"{name}.csv").read_text() == Path(f"docs/paper/{name}.csv").read_text()
