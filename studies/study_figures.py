@@ -70,22 +70,13 @@ def thin(look: Look) -> dict[str, Any]:
     return {**look._asdict(), "linewidth": 0.9, "markersize": 2.5}
 
 
-SPAN = 1.5
-"""Times our highest score: what was published above that is told, not drawn, as it would press our curves together."""
-
-
 def draw_published(axis: Axes, points: Sequence[Published]) -> None:
     """The frames stand beside the panel, where no curve is."""
-    highest = SPAN * max(np.max(line.get_ydata()) for line in axis.lines)
-    above = [f"{score:g} at {frames / 1e6:g}M" for frames, score in points if score > highest]
     for frames, score in points:
-        if score <= highest:
-            axis.axhline(score, **PUBLISHED)
-            words, frame = f"{frames / 1e6:g}M", ("axes fraction", "data")
-            axis.annotate(words, (1.01, score), xycoords=frame, va="center", fontsize=5.5)
-    if above:
-        words = f"DQN, published, above: {', '.join(above)}"
-        axis.text(0.02, 0.92, words, transform=axis.transAxes, va="center", fontsize=5.5)
+        axis.axhline(score, **PUBLISHED)
+        axis.annotate(
+            f"{frames / 1e6:g}M", (1.01, score), xycoords=("axes fraction", "data"), va="center", fontsize=5.5
+        )
 
 
 OF_FRACTIONS = {

@@ -118,7 +118,9 @@ def test_every_game_has_its_agents_and_what_was_published_of_it(study, pictures,
         log(write_run(agent, f"minatar/{env}", 0, [0.0, score], runs=tmp_path / "runs/agents"), (1,), 0)
     study("--runs", "runs")
     panels = pictures["study_agents"]
-    assert panels["Asterix, one seed"] == [[(0, 0), (300, 2)]]  # published ones are far above: told, not drawn
+    ours, published = panels["Asterix, one seed"]
+    assert ours == [(0, 0), (300, 2)]
+    assert [score for _, score in published] == [17.25, 17.25]  # far above, and drawn
     fqf, dqn, *lines = panels["Breakout, one seed"]  # FQF first; thousand steps
     assert (fqf, dqn) == ([(0, 0), (300, 4)], [(0, 0), (300, 8)])
     assert [[score for _, score in line] for line in lines] == [[8.0, 8.0], [10.03, 10.03]]
