@@ -19,6 +19,8 @@ INTERVALS = (
     "stratified bootstrap over seeds, which with three seeds is too narrow: they hold the truth in 73 to 79 % of cases "
     "([both simulated](../report.md#intervals))."
 )
+COMPARED = "fqf"
+"""The agent that all others are compared with, over all games."""
 Score = Callable[[RunRecord], float]
 
 
@@ -79,13 +81,13 @@ def minus(plus: Sequence[Sequence[RunRecord]], taken: Sequence[Sequence[RunRecor
     return interval(welch([np.array([score(run) for run in runs]) for runs in kinds], signs))
 
 
-def welch(kinds: Scores, signs: Sequence[int]) -> Estimate:
-    """A signed sum of means and its t interval, degrees of freedom after Welch and Satterthwaite; three seeds are too
+def welch(kinds: Scores, weights: Sequence[float]) -> Estimate:
+    """A weighted sum of means and its t interval, degrees of freedom after Welch and Satterthwaite; three seeds are too
     few for a bootstrap."""
-    value = float(sum(sign * each.mean() for sign, each in zip(signs, kinds, strict=True)))
+    value = float(sum(weight * each.mean() for weight, each in zip(weights, kinds, strict=True)))
     if not has_interval(kinds):
         return Estimate(value, None, None)
-    variances = np.array([each.var(ddof=1) / len(each) for each in kinds])
+    variances = np.square(weights) * [each.var(ddof=1) / len(each) for each in kinds]
     if not variances.any():
         return Estimate(value, value, value)
     free = np.array([len(each) - 1 for each in kinds])
@@ -136,7 +138,8 @@ def aggregates(cells: Cells) -> Iterable[str]:
         yield "No seed has finished with all agents on all games yet."
         return
     yield f"Over {', '.join(games_of(cells))}, seeds {', '.join(map(str, seeds))}, which all have; 0 is the untrained"
-    yield "policy, 1 the best agent's mean of these seeds: numbers of two tables can't be compared."
+    yield "policy, 1 the best agent's mean of these seeds: numbers of two tables can't be compared. The ends of this"
+    yield "scale are taken as known."
     for kind, score in SCORES.items():
         groups = [Group(agent, scores_of(found, score)) for agent, found in cells.items()]
         scale = span_scale(cells, groups)
@@ -145,11 +148,26 @@ def aggregates(cells: Cells) -> Iterable[str]:
         if len(games) > 1:
             rest = {game: [other for other in games if other != game] for game in games}
             columns |= {f"IQM without {game.split('/')[1]}": (iqm, others) for game, others in rest.items()}
-        yield from ("", f"| {kind} | " + " | ".join(columns) + " |", "|---|" + "---|" * len(columns))
-        for group in groups:
-            normal = {game: np.array([scale.normalize(game, each) for each in group.scores[game]]) for game in games}
-            texts = [interval(estimate(what, [normal[game] for game in of], 0)) for what, of in columns.values()]
-            yield f"| `{group.label}` | " + " | ".join(texts) + " |"
+        titles = [*columns, f"mean minus that of `{COMPARED}`"]
+        yield from ("", f"| {kind} | " + " | ".join(titles) + " |", "|---|" + "---|" * len(titles))
+        normal = {
+            group.label: {
+                game: np.array([scale.normalize(game, each) for each in group.scores[game]]) for game in games
+            }
+            for group in groups
+        }
+        for label, found in normal.items():
+            texts = [interval(estimate(what, [found[game] for game in of], 0)) for what, of in columns.values()]
+            texts.append(ahead(found, normal.get(COMPARED)) if label != COMPARED else "")
+            yield f"| `{label}` | " + " | ".join(texts) + " |"
+
+
+def ahead(found: Mapping[str, np.ndarray], compared: Mapping[str, np.ndarray] | None) -> str:
+    """By how much in the mean over games."""
+    if compared is None:
+        return "-"
+    share = 1 / len(found)
+    return interval(welch([*found.values(), *compared.values()], [share] * len(found) + [-share] * len(found)))
 
 
 def scores_of(found: Mapping[str, Sequence[RunRecord]], score: Score) -> dict[str, np.ndarray]:

@@ -186,6 +186,9 @@ def test_bad_policies_are_refused_in_one_line(run, tmp_path):
         assert "\n" not in str(error.value), name
     with pytest.raises(fqf.UserError, match="holds no finished run"):
         fqf.load(tmp_path / "nowhere")
+    (tmp_path / "scores.csv").touch()
+    with pytest.raises(fqf.UserError, match=r"scores\.csv is a file: name the directory of a run"):
+        fqf.load(tmp_path / "scores.csv")
 
 
 def test_an_environment_object_in_place_of_an_id(tmp_path):

@@ -55,6 +55,8 @@ def check_play(
 def load(path: Path | str) -> Policy:
     """The policy of a finished run."""
     policy = Path(path) / "policy"
+    if Path(path).is_file():
+        raise UserError(f"{path} is a file: name the directory of a run")
     if not policy.is_dir():
         raise UserError(f"{path} holds no finished run: there is no {policy}")
     return load_policy(policy)

@@ -161,7 +161,8 @@ def test_a_damaged_run_of_a_file_is_named_and_the_others_are_read(write_run, col
 
 def test_a_file_that_was_cut_is_read_as_far_as_its_runs_are_whole(write_run, collect, tmp_path):
     """Cut in the options of the third run, so inside quotes; and in those of the second, where one is left. The run
-    before the damage may have had more rows, so it does not count either."""
+    before the damage may have had more rows, so it does not count either. At last cut in the last number, of episodes,
+    which would still be one."""
     for agent in ("dqn", "fqf", "iqn"):
         write_run(agent, "atari/pong", 0, [-21.0, 2.0, 4.0], protocol="dopamine", steps=1_000_000)
     file = tmp_path / "a.csv"
@@ -173,6 +174,11 @@ def test_a_file_that_was_cut_is_read_as_far_as_its_runs_are_whole(write_run, col
         assert [run.config["agent"] for run in runs] == left
         assert [path for path, _ in skipped] == [file]
         assert "damaged in line" in skipped[0].why
+    assert whole.endswith("4.0,10\n")
+    file.write_text(whole[:-2])
+    runs, skipped = load([file])
+    assert [run.config["agent"] for run in runs] == ["dqn", "fqf"]
+    assert skipped == [(file, "its last line is cut")]
 
 
 def test_another_file_is_refused_in_one_line(tmp_path, capsys):

@@ -226,17 +226,20 @@ def test_targets_and_bonus_stand_beside_moving_fractions(study, pictures, write_
 
 def test_aggregates_are_of_seeds_that_all_agents_have(study, write_run, tmp_path):
     """Last scores of 1, 2, 3 and 10 where 8 is the most and 0 the least: IQM 2.5 / 8, mean 4 / 8, gap (7 + 6 + 5) / 32.
-    Over the run 2.5, 3, 3.5 and 7 where 5 is the most: IQM 3.25 / 5, mean 4 / 5, gap (2.5 + 2 + 1.5) / 20."""
+    Over the run 2.5, 3, 3.5 and 7 where 5 is the most: IQM 3.25 / 5, mean 4 / 5, gap (2.5 + 2 + 1.5) / 20. FQF's do not
+    vary, so the difference of means has three degrees of freedom (t 3.1824): 50 / 12 is the variance of DQN's mean of
+    last scores, 12.5 / 12 over the run."""
     for seed, score in enumerate((1.0, 2.0, 3.0, 10.0, 99.0)):
         log(write_run("dqn", "minatar/breakout", seed, [0.0, 4.0, score], runs=tmp_path / "runs/agents"), (), 0)
     for seed in range(4):
         log(write_run("fqf", "minatar/breakout", seed, [0.0, 2.0, 8.0], runs=tmp_path / "runs/agents"), (1,), 0)
     page = study("--runs", "runs")
     assert "Over minatar/breakout, seeds 0, 1, 2, 3, which all have;" in page
-    rows = [line for line in page.splitlines() if line.startswith("| `dqn` |") and line.count("|") == 5]
+    rows = [line for line in page.splitlines() if line.startswith("| `dqn` |") and line.count("|") == 6]
     found = [[cell.split()[0] for cell in row.split("|")[2:5]] for row in rows]
     assert found == [["0.31", "0.50", "0.56"], ["0.65", "0.80", "0.30"]]
-    assert page.count("| `fqf` | 1.00 (1.00 to 1.00) | 1.00 (1.00 to 1.00) | 0.00 (0.00 to 0.00) |") == 2
+    assert [row.split("|")[5] for row in rows] == [" -0.50 (-1.31 to 0.31) ", " -0.20 (-0.85 to 0.45) "]
+    assert page.count("| `fqf` | 1.00 (1.00 to 1.00) | 1.00 (1.00 to 1.00) | 0.00 (0.00 to 0.00) |  |") == 2
 
 
 def test_aggregates_without_one_game_tell_whose_game_it_is(study, write_run, tmp_path):
@@ -244,9 +247,9 @@ def test_aggregates_without_one_game_tell_whose_game_it_is(study, write_run, tmp
         for env, score in (("minatar/breakout", breakout), ("minatar/asterix", asterix)):
             log(write_run(agent, env, 0, [0.0, score], runs=tmp_path / "runs/agents"), (1,), 0)
     page = study("--runs", "runs")
-    assert "| last score | IQM | mean | optimality gap | IQM without asterix | IQM without breakout |" in page
-    assert "| `dqn` | 0.75 | 0.75 | 0.25 | 1.00 | 0.50 |" in page
-    assert "| `fqf` | 0.75 | 0.75 | 0.25 | 0.50 | 1.00 |" in page
+    assert "| last score | IQM | mean | optimality gap | IQM without asterix | IQM without breakout | mean minus" in page
+    assert "| `dqn` | 0.75 | 0.75 | 0.25 | 1.00 | 0.50 | 0.00 |" in page
+    assert "| `fqf` | 0.75 | 0.75 | 0.25 | 0.50 | 1.00 |  |" in page
 
 
 def test_atari_stands_beside_what_was_published_at_the_same_frames(study, pictures, write_run, tmp_path):
@@ -330,6 +333,7 @@ def test_intervals_of_differences_are_those_of_welch(study):
     half = 4.302653 * math.sqrt(7 / 9)
     centre = 7 / 3 + 5 - 5 - 5
     assert welch([ours, still, still, still], [1, 1, -1, -1]) == pytest.approx((centre, centre - half, centre + half))
+    assert welch([ours, still], [-0.5, 0.25]) == pytest.approx((-7 / 6 + 5 / 4, 1 / 12 - half / 2, 1 / 12 + half / 2))
     assert welch([still, still], [1, -1]) == (0, 0, 0)
     assert welch([ours, np.array([3.0])], [1, -1]) == (pytest.approx(7 / 3 - 3), None, None)
 

@@ -20,6 +20,7 @@ def read_collected(path: Path) -> tuple[list[RunRecord], list[Skipped]]:
     rows: list[dict[str, str]] = []
     skipped: list[Skipped] = []
     columns: Sequence[str] = ()
+    damage = ""
     try:
         with path.open(newline="") as file:
             reader = csv.DictReader(file, strict=True)
@@ -31,7 +32,11 @@ def read_collected(path: Path) -> tuple[list[RunRecord], list[Skipped]]:
     except UnicodeDecodeError:
         raise UserError(f"{path} is not a file of collected scores: it is not text") from None
     except csv.Error as error:
-        skipped.append(Skipped(path, f"damaged in line {reader.line_num}: {error}"))
+        damage = f"damaged in line {reader.line_num}: {error}"
+    if rows and not damage and not path.read_bytes().endswith(b"\n"):
+        damage = "its last line is cut"
+    if damage:
+        skipped.append(Skipped(path, damage))
         rows = [row for row in rows if row["run"] != rows[-1]["run"]]  # that run may have had more
     if lacking := [name for name in COLUMNS if name not in columns]:
         why = f"it has no column {lacking[0]}" if path.stat().st_size else "it is empty"
