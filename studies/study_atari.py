@@ -3,15 +3,14 @@
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
+from statistics import mean
 from typing import Any, NamedTuple
 
-import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from study_figures import thin
 from study_scores import summed_up
 
-from fqf.paper.curves import average
 from fqf.paper.style import agent_name, draw, game_name, looks
 from fqf.report.analysis import games_of
 from fqf.report.dopamine import PublishedCurve, dopamine_curves
@@ -19,8 +18,6 @@ from fqf.report.groups import Cells
 
 TENTHS = range(1, 11)
 PUBLISHED_COLOR = "#777777"
-HOLLOW = {"markersize": 5, "markerfacecolor": "none"}
-"""Our one point, through which those published at the same frames can be seen."""
 
 
 class Tenth(NamedTuple):
@@ -75,43 +72,43 @@ def table_of_atari(cells: Cells, tenths: ByRun) -> Iterable[str]:
 
 
 def draw_atari(cells: Cells, tenths: ByRun, out: Path, name: str) -> None:
-    """Every game a panel: what Dopamine published, a little further than ours go, with its range over seeds; our mean
-    over as many frames as a published point is of; and, thin, our means over tenths of these."""
+    """Every game a row: left what Dopamine published, a little further than ours go, and, without marks, our means over
+    tenths; right what all have at the frames that ours end with, side by side, the published with their range."""
     envs = games_of(cells)
     names = sorted({curve.agent for env in envs for curve in published_of(env)})
     published = {agent: look._replace(color=PUBLISHED_COLOR) for agent, look in looks(["ours", *names]).items()}
     style = looks(list(cells))
 
     def paint(figure: Figure) -> None:
-        axes = figure.subplots(1, len(envs), squeeze=False)[0]
-        for axis, env in zip(axes, envs, strict=True):
-            upto = last_frames(cells, env) + 2
+        panels = figure.subplots(len(envs), 2, squeeze=False, width_ratios=(1.6, 1))
+        for (over, at), env in zip(panels, envs, strict=True):
+            ends = last_frames(cells, env)
             for curve in published_of(env):
-                here = sum(frames <= upto for frames in curve.frames)
-                frames, mean, low, high = (np.array(each[:here]) for each in curve[2:])
-                axis.plot(frames, mean, **thin(published[curve.agent]))
-                axis.vlines(frames, low, high, color=PUBLISHED_COLOR, linewidth=0.5)
+                here = sum(frames <= ends + 2 for frames in curve.frames)
+                over.plot(curve.frames[:here], curve.mean[:here], **thin(published[curve.agent]))
+                if point := point_of(curve, ends):
+                    place, look = names.index(curve.agent), thin(published[curve.agent])
+                    at.vlines(place, point.minimum, point.maximum, color=PUBLISHED_COLOR, linewidth=0.9)
+                    at.plot([place], [point.mean], **look | {"markersize": 4})
             for label, look in style.items():
                 if runs := cells[label].get(env):
                     for run in tenths_of(tenths, label, env):
-                        ends = [each.step * runs[0].frame_skip / 1e6 for each in run]
-                        axis.plot(ends, [each.mean for each in run], color=look.color, linewidth=0.9)
-                    ours = average(runs, 1)
-                    axis.plot(ours.frames / 1e6, ours.mean, **{**thin(look), **HOLLOW}, zorder=9)
-            axis.set_title(game_name(env))
-            axis.set_xlim(left=0)
-            axis.grid(alpha=0.25, linewidth=0.5)
-        axes[0].set_ylabel("training return")
-        figure.supxlabel("million frames", fontsize=7)
-        lines = [Line2D([], [], **{**thin(look), **HOLLOW, "linestyle": ""}) for look in style.values()]
-        lines += [Line2D([], [], color=look.color, linewidth=0.9) for look in style.values()]
-        lines += [Line2D([], [], **thin(published[each])) for each in names]
-        ours = [agent_name(label) for label in style]
-        words = [f"{name}, ours{what}" for what in ("", ", by tenths") for name in ours]
-        words += [f"{each}, published" for each in names]
+                        steps = [each.step * runs[0].frame_skip / 1e6 for each in run]
+                        over.plot(steps, [each.mean for each in run], color=look.color, linewidth=0.9)
+                    ours = mean([run.score("last") for run in runs])
+                    at.axhline(ours, color=look.color, linewidth=0.9)
+                    at.plot([len(names)], [ours], **thin(look) | {"markersize": 4})
+            over.set(title=game_name(env), xlim=(0, None), ylabel="training return")
+            at.set(title=f"{game_name(env)} at {ends:g} million", xticks=[], xlim=(-0.7, len(names) + 0.7))
+            for axis in (over, at):
+                axis.grid(alpha=0.25, linewidth=0.5)
+        panels[-1][0].set_xlabel("million frames")
+        panels[-1][1].set_xlabel("agents")
+        lines = [Line2D([], [], **thin(look)) for look in (*style.values(), *(published[each] for each in names))]
+        words = [*(f"{agent_name(label)}, ours" for label in style), *(f"{each}, published" for each in names)]
         figure.legend(lines, words, frameon=False, loc="outside upper center", ncols=2)
 
-    draw(2.6, paint, out, name)
+    draw(0.7 + 1.7 * len(envs), paint, out, name)
 
 
 def tenths_of(tenths: ByRun, agent: str, env: str) -> list[Sequence[Tenth]]:
@@ -129,10 +126,25 @@ def published_of(game: str) -> list[PublishedCurve]:
     return dopamine_curves().get(game.partition("/")[2], [])
 
 
+class Point(NamedTuple):
+    """Of a published curve."""
+
+    mean: float
+    minimum: float
+    maximum: float
+
+
+def point_of(curve: PublishedCurve, frames: float) -> Point | None:
+    """At just so many million frames, if there is one."""
+    if frames not in curve.frames:
+        return None
+    at = curve.frames.index(frames)
+    return Point(curve.mean[at], curve.minimum[at], curve.maximum[at])
+
+
 def published_at(game: str, agent: str, frames: float) -> str:
-    """At just so many million frames, or nothing."""
+    """In words, or nothing."""
     for curve in published_of(game):
-        if curve.agent == agent and frames in curve.frames:
-            at = curve.frames.index(frames)
-            return f"{curve.mean[at]:.1f} ({curve.minimum[at]:.1f} to {curve.maximum[at]:.1f}), {curve.seeds}"
+        if curve.agent == agent and (point := point_of(curve, frames)):
+            return f"{point.mean:.1f} ({point.minimum:.1f} to {point.maximum:.1f}), {curve.seeds}"
     return "-"
