@@ -81,6 +81,8 @@ VARIANTS = {
 COUNT, STEPS, PAIRS, SPREAD, CLOSE = 8, 2_000, 10, 3.0, 1e-6
 TIE = 1e-10
 """Fractions that differ by less are the same."""
+NEAR = 1e-4
+"""How little a fraction moves to tell whether F is flat around it."""
 EVEN = 1e-3
 """Fractions nearer than this to uniform ones have gone back to them; values nearer to each other are equal."""
 
@@ -97,14 +99,19 @@ def quantiles(cdf: Callable, fractions: np.ndarray) -> np.ndarray:
     return (highs[:, : fractions.shape[1]] + highs[:, fractions.shape[1] :]) / 2
 
 
-def iterate(stairs: Staircases, variant: Variant, reward: Callable) -> Staircases:
-    taus, count = stairs.taus, stairs.values.shape[1]
-    widths, middles = np.diff(taus, axis=1), (taus[:, 1:] + taus[:, :-1]) / 2
-    weights = widths if variant.weights == "widths" else np.full_like(widths, 1 / count)
+def target_of(stairs: Staircases, variant: Variant, reward: Callable) -> Callable:
+    widths = np.diff(stairs.taus, axis=1)
+    weights = widths if variant.weights == "widths" else np.full_like(widths, 1 / widths.shape[1])
 
-    def target(z: np.ndarray) -> np.ndarray:  # [S, K] to P(R + gamma Z <= z)
+    def cdf(z: np.ndarray) -> np.ndarray:  # [S, K] to P(R + gamma Z <= z)
         return np.einsum("skn,sn->sk", reward(z[:, :, None] - GAMMA * stairs.values[:, None, :]), weights)
 
+    return cdf
+
+
+def iterate(stairs: Staircases, variant: Variant, reward: Callable) -> Staircases:
+    taus, count, target = stairs.taus, stairs.values.shape[1], target_of(stairs, variant, reward)
+    widths, middles = np.diff(taus, axis=1), (taus[:, 1:] + taus[:, :-1]) / 2
     trained = variant.edges == "trained" and variant.rate > 0
     asked = quantiles(target, np.concatenate([middles, taus[:, 1:-1]], axis=1) if trained else middles)
     values = asked[:, :count]
@@ -114,6 +121,15 @@ def iterate(stairs: Staircases, variant: Variant, reward: Callable) -> Staircase
     share = widths[:, :-1] / (widths[:, :-1] + widths[:, 1:])
     edges = asked[:, count:] if trained else values[:, :-1] + share * np.diff(values, axis=1)
     return Staircases(stairs.logits - variant.rate * through_softmax(slope_of(edges, values), widths), values)
+
+
+def on_flat_pieces(stairs: Staircases, variant: Variant, reward: Callable) -> np.ndarray:
+    """Of every staircase, how many of its values stay where they are if their tau_hat moves a little: the target has
+    an atom there."""
+    middles = (stairs.taus[:, 1:] + stairs.taus[:, :-1]) / 2
+    asked = quantiles(target_of(stairs, variant, reward), np.concatenate([middles - NEAR, middles + NEAR], axis=1))
+    low, high = np.split(asked, 2, axis=1)
+    return np.sum(high - low < CLOSE, axis=1)
 
 
 def starts(variant: Variant) -> Staircases:
@@ -152,6 +168,7 @@ def run(env: str, variant: Variant) -> dict:
         "last_distance": float(distances[-1].max()),
         "drawn_uniform": int(np.sum(uniform[1:])),
         "drawn_tied": int(np.sum(tied[1:] & ~uniform[1:])),
+        "on_flat_pieces": float(on_flat_pieces(stairs, variant, REWARDS[env])[1:].mean()),
         "farthest": distances.max(axis=1).tolist(),
         "edges": np.array(edges)[:, 1:-1].tolist(),
     }
@@ -173,25 +190,31 @@ def main() -> None:
 
 
 def write(results: dict[str, dict[str, dict]], commit: str, out: Path) -> None:
+    (out / "contraction.md").write_text(page(results, commit))
+    kept = {env: {name: without_lists(row) for name, row in rows.items()} for env, rows in results.items()}
+    (out / "contraction.json").write_text(json.dumps({"commit": commit, "results": kept}, indent=1) + "\n")
+
+
+def page(results: dict[str, dict[str, dict]], commit: str) -> str:
     lines = HEADER.format(
-        commit=commit, pairs=PAIRS, steps=STEPS, close=CLOSE, count=COUNT, drawn=2 * PAIRS, even=EVEN
+        commit=commit, pairs=PAIRS, steps=STEPS, close=CLOSE, count=COUNT, drawn=2 * PAIRS, even=EVEN, near=NEAR
     ).splitlines()
     for env, rows in results.items():
         law = LAWS[env][0]
         edges = optimal_fractions(law.quantile, COUNT), np.linspace(0, 1, COUNT + 1)
         best, even = (w1_of_fractions(law.quantile, taus) for taus in edges)
         lines += ["", f"## {law.name}", "", f"Optimal fractions allow W1 {best:.4f}, uniform ones {even:.4f}.", ""]
-        lines += [TITLES, "|---|---|---|---|---|---|---|---|"]
+        lines += [TITLES, "|---|---|---|---|---|---|---|---|---|"]
         for name, row in rows.items():
             after, moves = row["together_after"], row["still_moves"]
             meet = f"{after:,}" if after is not None else f"not in {STEPS:,} ({row['last_distance']:.2g} apart)"
             rest = "yes" if moves < CLOSE else f"no, {moves:.1g} a step"
             found = " | ".join(f"{row[key]:.4f}" for key in ("w1", "mean", "fractions"))
             ends = f"{row['drawn_uniform']}, {row['drawn_tied']}"
-            lines.append(f"| {name} | {found} | {rest} | {meet} | {row['largest_ratio']:.2f} | {ends} |")
-    (out / "contraction.md").write_text("\n".join([*lines, *FOOTER.splitlines()]) + "\n")
-    kept = {env: {name: without_lists(row) for name, row in rows.items()} for env, rows in results.items()}
-    (out / "contraction.json").write_text(json.dumps({"commit": commit, "results": kept}, indent=1) + "\n")
+            lines.append(
+                f"| {name} | {found} | {rest} | {meet} | {row['largest_ratio']:.2f} | {ends} | {row['on_flat_pieces']:.1f} |"
+            )
+    return "\n".join([*lines, *FOOTER.splitlines()]) + "\n"
 
 
 def without_lists(row: dict) -> dict:
@@ -201,7 +224,9 @@ def without_lists(row: dict) -> dict:
 def paint(figure: Figure, results: dict[str, dict[str, dict]]) -> None:
     far, near = figure.subplots(1, 2)
     for (name, row), look in zip(results["toy/normal"].items(), looks(list(VARIANTS)).values(), strict=True):
-        far.plot(np.maximum(row["farthest"], CLOSE), look.linestyle, color=look.color, linewidth=1, label=name)
+        marks = {"marker": look.marker, "markersize": 2.5, "markevery": 0.11}
+        line = {"color": look.color, "linestyle": look.linestyle, "linewidth": 0.9}
+        far.plot(np.maximum(row["farthest"], CLOSE), label=name, **line, **marks)
     far.set(xscale="symlog", yscale="log", xlabel="iteration", ylabel="distance of the farthest pair")
     far.legend(fontsize=5.5, loc="lower left", frameon=False)
     for number, tau in enumerate(optimal_fractions(LAWS["toy/exponential"][0].quantile, COUNT)[1:-1]):
@@ -216,7 +241,7 @@ def paint(figure: Figure, results: dict[str, dict[str, dict]]) -> None:
 
 TITLES = (
     "| | W1 | mean | W1 of its fractions | at rest | pairs together after | largest factor of a step "
-    "| drawn starts: end uniform, end with equal values |"
+    "| drawn starts: end uniform, end with equal values | values on flat pieces |"
 )
 HEADER = """# Does the update contract while fractions adjust themselves?
 
@@ -234,6 +259,8 @@ edges, as in the printed algorithm, are taken from the line between the two trai
   met, and parted again.
 - **Drawn starts**: how many of the {drawn} end with fractions within {even:g} of uniform ones; and how many of the
   others end with two neighbouring values that are equal.
+- **Values on flat pieces**: of the {count} values of a drawn start, in the mean, those that stay the same if their
+  tau_hat moves by {near:g}, as the target has an atom there.
 
 Printed by `.venv/bin/python studies/contraction.py` on commit `{commit}`."""
 
@@ -249,9 +276,10 @@ FOOTER = """
 - **It still converges, to one point, where rewards have a density** (the normal law): all pairs end in the same values
   and fractions, after some 400 iterations in place of 22; at a tenth of the rate they are still on their way. With both
   corrections that point has the law's optimal fractions.
-- **Where rewards have atoms and edges are trained there are many points of rest.** The target then jumps, F is the same
-  at an edge as at its two neighbours, dW1/dtau is 0 there, and fractions stop wherever that happens: pairs do not meet.
-  Twice not even the first start comes to rest.
+- **Where rewards have atoms and edges are trained there are many points of rest.** The target has atoms too, on each of
+  which F is flat, and at the end three to all of the eight values lie on such pieces: they stay where they are if their
+  tau_hat moves. Where values do not answer to fractions, dW1/dtau = 0 has many solutions, and the start decides in
+  which of them fractions end: pairs do not meet. Twice not even the first start comes to rest.
 - **As printed, fractions go back to uniform ones**, whatever the law, unless two neighbouring values are equal: every
   drawn start ends in one of these two ways. (The first start is uniform, so it stays there by construction.) A line
   between two trained neighbours gives dW1/dtau_i = (theta_i - theta_j) (w_j - w_i) / (w_j + w_i), j = i - 1: it
@@ -280,7 +308,8 @@ def check_words(results: dict[str, dict[str, dict]]) -> None:
         all(350 < row["together_after"] < 450 for row in smooth),
         slow[3]["together_after"] is None,
         abs(both[3]["fractions"] - w1_of_fractions(NORMAL.quantile, optimal_fractions(NORMAL.quantile, COUNT))) < 1e-4,
-        all(row["together_after"] is None for row in atoms),
+        all(row["together_after"] is None and row["on_flat_pieces"] > 3 for row in atoms),
+        all(row["on_flat_pieces"] == 0 for row in results["toy/normal"].values()),
         sum(row["still_moves"] >= CLOSE for row in moving) == 2,
         all(row["drawn_uniform"] + row["drawn_tied"] == 2 * PAIRS and row["drawn_uniform"] > PAIRS for row in printed),
         edges[0]["mean"] > 1.3,

@@ -68,6 +68,21 @@ def test_weights_are_those_of_the_variant(study):
     np.testing.assert_allclose(widths, [[0.0, 2.0, 20.0]], atol=1e-9)
 
 
+def test_values_on_flat_pieces_are_those_whose_fraction_an_atom_holds(study):
+    """Midpoints .35, .8 and .95; of one atom with rewards 0 half of the time, the first lies in that half. Between two
+    atoms, as all of uniform fractions are on Uniform[0, 2], there is no flat piece."""
+    widths = np.log([[0.7, 0.2, 0.1]])
+    one, drawn = study.Staircases(widths, np.full((1, 3), 3.0)), study.Staircases(widths, np.array([[0.0, 4.0, 40.0]]))
+    own = study.Staircases(np.zeros((1, 8)), np.arange(1, 16, 2)[None] / 8)
+    for stairs, reward, count in (
+        (one, study.REWARDS["toy/exponential"], 1),
+        (drawn, lambda x: (x >= 0) * 1.0, 3),
+        (drawn, study.REWARDS["toy/normal"], 0),
+        (own, study.REWARDS["toy/uniform"], 0),
+    ):
+        assert study.on_flat_pieces(stairs, study.VARIANTS["both corrections"], reward).tolist() == [count]
+
+
 def test_untrained_edges_only_compare_widths(study):
     stairs, reward = study.Staircases(LOGITS[:1], np.array([[-1.0, 0.5, 2.0]])), study.REWARDS["toy/normal"]
     after = study.iterate(stairs, study.Variant("equal", "untrained", 1.0), reward)

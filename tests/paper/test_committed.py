@@ -1,5 +1,6 @@
 """What documents show of the study is what the committed scores give: a change of either without the other is seen."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,14 @@ def test_the_tables_of_the_study_are_those_of_its_scores():
     from study import read_all, text_of
 
     assert text_of(read_all()) == Path("docs/results/study_tables.md").read_text()
+
+
+def test_the_page_on_contraction_says_what_its_numbers_do():
+    from contraction import check_words, page
+
+    kept = json.loads(Path("docs/results/contraction.json").read_text())
+    assert page(kept["results"], kept["commit"]) == Path("docs/results/contraction.md").read_text()
+    check_words(kept["results"])
 
 
 @pytest.mark.parametrize(

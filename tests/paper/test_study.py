@@ -247,7 +247,9 @@ def test_aggregates_without_one_game_tell_whose_game_it_is(study, write_run, tmp
         for env, score in (("minatar/breakout", breakout), ("minatar/asterix", asterix)):
             log(write_run(agent, env, 0, [0.0, score], runs=tmp_path / "runs/agents"), (1,), 0)
     page = study("--runs", "runs")
-    assert "| last score | IQM | mean | optimality gap | IQM without asterix | IQM without breakout | mean minus" in page
+    assert (
+        "| last score | IQM | mean | optimality gap | IQM without asterix | IQM without breakout | mean minus" in page
+    )
     assert "| `dqn` | 0.75 | 0.75 | 0.25 | 1.00 | 0.50 | 0.00 |" in page
     assert "| `fqf` | 0.75 | 0.75 | 0.25 | 0.50 | 1.00 |  |" in page
 
