@@ -210,10 +210,8 @@ def page(results: dict[str, dict[str, dict]], commit: str) -> str:
             meet = f"{after:,}" if after is not None else f"not in {STEPS:,} ({row['last_distance']:.2g} apart)"
             rest = "yes" if moves < CLOSE else f"no, {moves:.1g} a step"
             found = " | ".join(f"{row[key]:.4f}" for key in ("w1", "mean", "fractions"))
-            ends = f"{row['drawn_uniform']}, {row['drawn_tied']}"
-            lines.append(
-                f"| {name} | {found} | {rest} | {meet} | {row['largest_ratio']:.2f} | {ends} | {row['on_flat_pieces']:.1f} |"
-            )
+            ends = f"{row['drawn_uniform']}, {row['drawn_tied']} | {row['on_flat_pieces']:.1f}"
+            lines.append(f"| {name} | {found} | {rest} | {meet} | {row['largest_ratio']:.2f} | {ends} |")
     return "\n".join([*lines, *FOOTER.splitlines()]) + "\n"
 
 
