@@ -1,11 +1,12 @@
 """What documents show of the study is what the committed scores give: a change of either without the other is seen."""
 
+import csv
 import json
 from pathlib import Path
 
 import pytest
 
-from fqf.paper import curves, n_sweep, scores, table1
+from fqf.paper import curves, fractions, n_sweep, projection, scores, table1
 
 PROJECT = Path(__file__).parents[2]
 
@@ -36,3 +37,21 @@ def test_the_page_on_contraction_says_what_its_numbers_do():
 def test_the_data_of_the_papers_figures_are_those_of_the_scores(artefact, name, tmp_path):
     artefact.make(artefact.Options(out=tmp_path))
     assert (tmp_path / f"{name}.csv").read_text() == Path(f"docs/paper/{name}.csv").read_text()
+
+
+def test_the_data_of_the_case_study_are_those_that_come_with_fqf(tmp_path):
+    fractions.make(fractions.Options(out=tmp_path))
+    for name in ("fractions.csv", "fractions_states.csv"):
+        assert (tmp_path / name).read_text() == Path(f"docs/paper/{name}").read_text()
+
+
+def test_the_staircases_of_the_projection_are_computed_as_they_were(tmp_path):
+    """To seven digits: another machine's descent may end a little elsewhere."""
+    projection.make(projection.Options(out=tmp_path))
+    ours, committed = (
+        [list(row.values()) for row in csv.DictReader((place / "projection.csv").read_text().splitlines())]
+        for place in (tmp_path, Path("docs/paper"))
+    )
+    assert [row[:2] for row in ours] == [row[:2] for row in committed]
+    for row, kept in zip(ours, committed, strict=True):
+        assert [float(each) for each in row[2:]] == pytest.approx([float(each) for each in kept[2:]], rel=1e-7)
