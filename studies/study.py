@@ -44,7 +44,7 @@ RESULTS, PAGES = Path("results"), Path("docs/results")
 LEARNING, ENDS, TENTHS = (RESULTS / f"{name}.csv" for name in ("learning", "law_ends", "atari_tenths"))
 PUBLISHED = Path(__file__).parents[1] / "results" / "minatar_published.csv"
 Found = TypeVar("Found")
-SOURCES = tuple(f"fractions/{each}" for each in ("frozen", "uniform", "random", "random_widths", "moving"))
+SOURCES = ("frozen", "frozen_widths", "uniform", "random", "random_widths", "moving")
 CORRECTED = ("agents/fqf_consistent", "fractions/uniform", "fractions/moving", "fractions/moving_widths", "moving")
 """What the pictures of question 3 show: where fractions come from, and the two corrections while they move."""
 LOGGED = ("fraction_entropy", "fraction_shift", "crossing_rate", "w1_estimate", "w1_gradient_norm", "q")
@@ -248,13 +248,17 @@ def write_page() -> None:
     for name, panels, shown in (
         ("study_laws", OF_FRACTIONS, [kind for kind in kinds if of_plan(kind, "laws")]),
         ("study_laws_constant", OF_FRACTIONS, [kind for kind in kinds if of_plan(kind, "laws_constant")]),
-        ("study_fractions", OF_GAMES, [kind for kind in on_breakout if of_plan(kind, "agents/fqf", *SOURCES)]),
+        ("study_fractions", OF_GAMES, [kind for kind in on_breakout if of_source(kind)]),
         ("study_corrections", OF_GAMES, [kind for kind in on_breakout if of_plan(kind, *CORRECTED)]),
         ("study_targets", OF_GAMES, [kind for kind in on_breakout if of_plan(kind, "fractions/moving", "targets")]),
     ):
         if shown:
             draw_learning({kind: kinds[kind] for kind in shown}, panels, PAGES, name)
     print(PAGES / "study_tables.md")
+
+
+def of_source(kind: str) -> bool:
+    return of_plan(kind, "agents/fqf", *(f"fractions/{each}" for each in SOURCES))
 
 
 def of_plan(kind: str, *plans: str) -> bool:

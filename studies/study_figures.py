@@ -157,6 +157,7 @@ def over_training(runs: Sequence[Logged], metric: str) -> tuple[np.ndarray, np.n
 
 
 SAID = {
+    "fractions/frozen_widths": "frozen, widths",
     "fractions/random_widths": "random, widths",
     "fractions/moving": "rate x 100",
     "fractions/moving_widths": "rate x 100, widths",

@@ -33,6 +33,7 @@ def by_size(plans: Plans, agent: str) -> dict[int, Sequence[RunRecord]]:
 def by_source(plans: Plans) -> Kinds:
     names = {
         "frozen": "frozen",
+        "frozen_widths": "frozen, widths as weights",
         "uniform": "uniform",
         "random": "random",
         "random_widths": "random, widths as weights",
