@@ -76,7 +76,8 @@ def test_every_game_has_its_own_share(write_run, tmp_path, capsys):
     write_run("fqf", "minatar/breakout", 0, [0.0] * 39 + [4.0])
     write_run("fqf", "minatar/asterix", 0, [0.0, 1.0, 2.0])
     assert cli.main(["paper", "curves", "--runs", str(tmp_path / "runs"), "--out", str(tmp_path)]) == 0
-    assert "; moving average of 1 to 2 evaluations, each with those before it" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "of 2 runs, one seed; moving average of 1 to 2 evaluations, each with those before it" in said
     ends = {row["env"]: row["mean"] for row in rows_of(tmp_path / "curves.csv")}
     assert ends == {"minatar/asterix": "2.0", "minatar/breakout": "2.0"}  # the latter is the mean of 0 and 4
 

@@ -81,9 +81,10 @@ def make(options: Options) -> str:
     ]
     write_csv(options.out / "curves.csv", ("env", "agent", *Averaged._fields), rows)
     counts = seeds_in_words(len(seeds) for games in cells.values() for seeds in games.values())
+    lines = counts if counts == "one seed" else f"mean and range of {counts}"
     words = smooth_words(list(smooth.values()))
-    draw_curves(curves, labels, f"mean and range of {counts}, {words}", options.out)
-    said = [f"{found.places}: {how_scored(runs)} of {count(len(runs), 'run')}, mean and range of {counts}"]
+    draw_curves(curves, labels, f"{lines}, {words}", options.out)
+    said = [f"{found.places}: {how_scored(runs)} of {count(len(runs), 'run')}, {lines}"]
     said += [f"{words}, each with those before it" if max(smooth.values()) > 1 else words]
     said += [f"no runs of {agent}" for agent in missing]
     said += [f"no run of {label} on {env}" for label, games in cells.items() for env in envs if env not in games]
