@@ -99,7 +99,7 @@ def draw_atari(cells: Cells, tenths: ByRun, out: Path, name: str) -> None:
                     at.axhline(ours, color=look.color, linewidth=0.9)
                     at.plot([len(names)], [ours], **thin(look) | {"markersize": 4})
             over.set(title=game_name(env), xlim=(0, None), ylabel="training return")
-            at.set(title=f"{game_name(env)} at {ends:g} million", xticks=[], xlim=(-0.7, len(names) + 0.7))
+            at.set(title=f"{game_name(env)}, at {ends:g}M", xticks=[], xlim=(-0.7, len(names) + 0.7))
             for axis in (over, at):
                 axis.grid(alpha=0.25, linewidth=0.5)
         panels[-1][0].set_xlabel("million frames")

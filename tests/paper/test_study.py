@@ -265,7 +265,7 @@ def test_atari_stands_beside_what_was_published_at_the_same_frames(study, pictur
     assert "| training return in every tenth: mean, episodes | 1 | 2 | 3 |" in page
     million = [[frames for frames, _ in line] for line in pictures["study_atari"]["Boxing"]]
     assert million == [[1.0, 2.0, 3.0]] * 5  # C51, DQN, IQN, QR-DQN, Rainbow
-    *published, level, ours = pictures["study_atari"]["Boxing at 1 million"]
+    *published, level, ours = pictures["study_atari"]["Boxing, at 1M"]
     found = {place: round(score, 1) for ((place, score),) in published}
     assert found == {0: -6.4, 1: -1.7, 2: -0.2, 3: 0.6, 4: -5.7}
     assert ours == [(5, 2.5)]
