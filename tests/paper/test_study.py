@@ -270,13 +270,14 @@ def test_atari_stands_beside_what_was_published_at_the_same_frames(study, pictur
     assert found == {0: -6.4, 1: -1.7, 2: -0.2, 3: 0.6, 4: -5.7}
     assert ours == [(5, 2.5)]
     assert [score for _, score in level] == [2.5, 2.5]
-    shutil.rmtree("runs")
-    Path("results/atari.csv").unlink()
-    run = write_run(
-        "fqf", "atari/boxing", 0, [0.0, 2.5], runs=tmp_path / "runs/atari", protocol="dopamine", steps=9_999
-    )
-    log(run, (9_999,), 0)
-    assert "| IQN, published | - |" in study("--runs", "runs")
+    for steps, words in ((500_000, "5.2 (2.9 to 7.7), 5"), (9_999, "-")):
+        shutil.rmtree("runs")
+        Path("results/atari.csv").unlink()
+        run = write_run(
+            "fqf", "atari/boxing", 0, [0.0, 2.5], runs=tmp_path / "runs/atari", protocol="dopamine", steps=steps
+        )
+        log(run, (steps,), 0)
+        assert f"| IQN, published | {words} |" in study("--runs", "runs")
 
 
 def test_returns_on_atari_are_of_the_episodes_that_ended_in_every_tenth(study, pictures, write_run, tmp_path):
