@@ -275,9 +275,9 @@ FOOTER = """
   and fractions, after some 400 iterations in place of 22; at a tenth of the rate they are still on their way. With both
   corrections that point has the law's optimal fractions.
 - **Where rewards have atoms and edges are trained there are many points of rest.** The target has atoms too, on each of
-  which F is flat, and at the end three to all of the eight values lie on such pieces: they stay where they are if their
-  tau_hat moves. Where values do not answer to fractions, dW1/dtau = 0 has many solutions, and the start decides in
-  which of them fractions end: pairs do not meet. Twice not even the first start comes to rest.
+  which F is flat. At the end 3.5 to 8 of the eight values, in the mean, lie on such pieces: they stay where they are if
+  their tau_hat moves. Where values do not answer to fractions, dW1/dtau = 0 has many solutions, and the start decides
+  in which of them fractions end: pairs do not meet. Twice not even the first start comes to rest.
 - **As printed, fractions go back to uniform ones**, whatever the law, unless two neighbouring values are equal: every
   drawn start ends in one of these two ways. (The first start is uniform, so it stays there by construction.) A line
   between two trained neighbours gives dW1/dtau_i = (theta_i - theta_j) (w_j - w_i) / (w_j + w_i), j = i - 1: it
@@ -306,7 +306,7 @@ def check_words(results: dict[str, dict[str, dict]]) -> None:
         all(350 < row["together_after"] < 450 for row in smooth),
         slow[3]["together_after"] is None,
         abs(both[3]["fractions"] - w1_of_fractions(NORMAL.quantile, optimal_fractions(NORMAL.quantile, COUNT))) < 1e-4,
-        all(row["together_after"] is None and row["on_flat_pieces"] > 3 for row in atoms),
+        all(row["together_after"] is None and row["on_flat_pieces"] > 3.5 for row in atoms),
         all(row["on_flat_pieces"] == 0 for row in results["toy/normal"].values()),
         sum(row["still_moves"] >= CLOSE for row in moving) == 2,
         all(row["drawn_uniform"] + row["drawn_tied"] == 2 * PAIRS and row["drawn_uniform"] > PAIRS for row in printed),

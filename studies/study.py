@@ -1,6 +1,6 @@
 """The study of agents and fractions: its data from runs, and its page from the data.
 
-    for plan in agents acting drawn n_sweep fractions moving laws laws_constant targets atari; do
+    for plan in agents acting drawn n_sweep fractions moving laws laws_constant targets atari atari_longer; do
       kept=results/$plan.csv; [ -f $kept ] || kept=
       fqf suite studies/plans/$plan.toml --runs runs/study/$plan ${kept:+--collected $kept}
       .venv/bin/python studies/study.py --runs runs/study
@@ -25,7 +25,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from collect import collect
-from study_atari import ByRun, Tenth, draw_atari, in_tenths
+from study_atari import ByRun, Tenth, draw_atari, in_tenths, of_one_plan
 from study_figures import OF_FRACTIONS, OF_GAMES, draw_agents, draw_learning, draw_sizes, read_published
 from study_fractions import Atom, ByKind, Logged, by_kind
 from study_kinds import Plans, by_size
@@ -39,14 +39,17 @@ from fqf.report.groups import natural
 from fqf.report.records import RunRecord
 from fqf.report.runs import load
 
-PLANS = ("agents", "acting", "drawn", "n_sweep", "fractions", "moving", "laws", "laws_constant", "targets", "atari")
+ON_ATARI = ("atari", "atari_longer")
+PLANS = ("agents", "acting", "drawn", "n_sweep", "fractions", "moving", "laws", "laws_constant", "targets", *ON_ATARI)
 RESULTS, PAGES = Path("results"), Path("docs/results")
 LEARNING, ENDS, TENTHS = (RESULTS / f"{name}.csv" for name in ("learning", "law_ends", "atari_tenths"))
 PUBLISHED = Path(__file__).parents[1] / "results" / "minatar_published.csv"
 Found = TypeVar("Found")
-SOURCES = ("frozen", "frozen_widths", "uniform", "random", "random_widths", "moving")
+DRAWN = ("frozen", "frozen_widths", "uniform", "random", "random_widths", "moving")
+SOURCES = ("agents/fqf", *(f"fractions/{variant}" for variant in DRAWN))
+"""What question 3's first picture shows: where fractions come from."""
 CORRECTED = ("agents/fqf_consistent", "fractions/uniform", "fractions/moving", "fractions/moving_widths", "moving")
-"""What the pictures of question 3 show: where fractions come from, and the two corrections while they move."""
+"""Its second: the two corrections while fractions move."""
 LOGGED = ("fraction_entropy", "fraction_shift", "crossing_rate", "w1_estimate", "w1_gradient_norm", "q")
 
 
@@ -79,7 +82,7 @@ def keep(root: Path) -> None:
             name = f"{plan}/{run.path.relative_to(root / plan).as_posix()}"
             if name not in learning and "num_fractions" in run.config:
                 learning[name] = of_log(run.path, logged)
-            if plan == "atari" and name not in tenths:
+            if plan in ON_ATARI and name not in tenths:
                 tenths[name] = of_log(run.path, in_tenths)
             if plan.startswith("laws") and name not in ends:
                 ends[name] = learned(run.path)
@@ -224,7 +227,8 @@ def read_all() -> Kept:
     learning = by_kind(beside_scores(read_learning(), plans))
     if not any(plans.values()):
         raise UserError(f"no scores in {RESULTS.resolve()}: run it in the project's directory, or say --runs")
-    refuse_protocols([run for runs in plans.values() for run in runs], "study")
+    for together in (PLANS[:-1], PLANS[-1:]):  # the longer run stands by itself
+        refuse_protocols([run for plan in together for run in plans[plan]], "study")
     return Kept(plans, learning, by_kind(read_ends()), read_tenths())
 
 
@@ -240,25 +244,22 @@ def write_page() -> None:
     (PAGES / "study_tables.md").write_text(text_of(kept))
     if cells := by_seed(plans["agents"]):
         draw_agents(cells, read_published(PUBLISHED), PAGES, "study_agents")
-    if cells := by_seed(plans["atari"]):
-        draw_atari(cells, tenths, PAGES, "study_atari")
+    for plan in ON_ATARI:
+        if cells := by_seed(plans[plan]):
+            draw_atari(cells, of_one_plan(tenths, plan), PAGES, f"study_{plan}")
     if any(run.finished for run in plans["n_sweep"]):
         draw_sizes({agent: by_size(plans, agent) for agent in ("fqf", "iqn")}, PAGES, "study_n")
     on_breakout = [kind for kind in kinds if kind.endswith("/minatar.breakout")]
     for name, panels, shown in (
         ("study_laws", OF_FRACTIONS, [kind for kind in kinds if of_plan(kind, "laws")]),
         ("study_laws_constant", OF_FRACTIONS, [kind for kind in kinds if of_plan(kind, "laws_constant")]),
-        ("study_fractions", OF_GAMES, [kind for kind in on_breakout if of_source(kind)]),
+        ("study_fractions", OF_GAMES, [kind for kind in on_breakout if of_plan(kind, *SOURCES)]),
         ("study_corrections", OF_GAMES, [kind for kind in on_breakout if of_plan(kind, *CORRECTED)]),
         ("study_targets", OF_GAMES, [kind for kind in on_breakout if of_plan(kind, "fractions/moving", "targets")]),
     ):
         if shown:
             draw_learning({kind: kinds[kind] for kind in shown}, panels, PAGES, name)
     print(PAGES / "study_tables.md")
-
-
-def of_source(kind: str) -> bool:
-    return of_plan(kind, "agents/fqf", *(f"fractions/{each}" for each in SOURCES))
 
 
 def of_plan(kind: str, *plans: str) -> bool:

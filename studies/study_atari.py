@@ -84,17 +84,17 @@ def draw_atari(cells: Cells, tenths: ByRun, out: Path, name: str) -> None:
         for (over, at), env in zip(panels, envs, strict=True):
             ends = last_frames(cells, env)
             for curve in published_of(env):
-                here = sum(frames <= ends + 2 for frames in curve.frames)
-                over.plot(curve.frames[:here], curve.mean[:here], **thin(published[curve.agent]))
+                shown = sum(frames <= ends + 2 for frames in curve.frames)
+                over.plot(curve.frames[:shown], curve.mean[:shown], **thin(published[curve.agent]))
                 if point := point_of(curve, ends):
-                    place, look = names.index(curve.agent), thin(published[curve.agent])
+                    place, mark = names.index(curve.agent), thin(published[curve.agent])
                     at.vlines(place, point.minimum, point.maximum, color=PUBLISHED_COLOR, linewidth=0.9)
-                    at.plot([place], [point.mean], **look | {"markersize": 4})
+                    at.plot([place], [point.mean], **mark | {"markersize": 4})
             for label, look in style.items():
                 if runs := cells[label].get(env):
                     for run in tenths_of(tenths, label, env):
-                        steps = [each.step * runs[0].frame_skip / 1e6 for each in run]
-                        over.plot(steps, [each.mean for each in run], color=look.color, linewidth=0.9)
+                        frames = [each.step * runs[0].frame_skip / 1e6 for each in run]
+                        over.plot(frames, [each.mean for each in run], color=look.color, linewidth=0.9)
                     ours = mean([run.score("last") for run in runs])
                     at.axhline(ours, color=look.color, linewidth=0.9)
                     at.plot([len(names)], [ours], **thin(look) | {"markersize": 4})
@@ -109,6 +109,10 @@ def draw_atari(cells: Cells, tenths: ByRun, out: Path, name: str) -> None:
         figure.legend(lines, words, frameon=False, loc="outside upper center", ncols=2)
 
     draw(0.7 + 1.7 * len(envs), paint, out, name)
+
+
+def of_one_plan(tenths: ByRun, plan: str) -> ByRun:
+    return {name: run for name, run in tenths.items() if name.startswith(f"{plan}/")}
 
 
 def tenths_of(tenths: ByRun, agent: str, env: str) -> list[Sequence[Tenth]]:

@@ -81,7 +81,7 @@ def table_of_ends(ends: ByKind[Sequence[Atom]]) -> Iterable[str]:
     for kind, runs in ends.items():
         plan, agent, env = kind.split("/")
         (law,) = LAWS[env.replace(".", "/")]
-        optimal = descend(law.quantile, len(runs[0]))
+        optimal = best_fractions(law.quantile, len(runs[0]))
         arrays = [np.array(atoms).T for atoms in runs]
         found = [compare(law.quantile, *each) for each in arrays]
         astray = [np.abs(np.cumsum(probabilities)[:-1] - optimal[1:-1]).max() for probabilities, _ in arrays]
@@ -92,7 +92,7 @@ def table_of_ends(ends: ByKind[Sequence[Atom]]) -> Iterable[str]:
 
 
 @functools.cache
-def descend(quantile: QuantileFunction, count: int) -> np.ndarray:
+def best_fractions(quantile: QuantileFunction, count: int) -> np.ndarray:
     """Once for all plans and agents."""
     return optimal_fractions(quantile, count)
 

@@ -178,7 +178,7 @@ def test_a_file_that_was_cut_is_read_as_far_as_its_runs_are_whole(write_run, col
     file.write_text(whole[:-2])
     runs, skipped = load([file])
     assert [run.config["agent"] for run in runs] == ["dqn", "fqf"]
-    assert skipped == [(file, "its last line is cut")]
+    assert skipped == [(file, "its last line, of iqn/atari.pong/seed0, is cut")]
 
 
 def test_another_file_is_refused_in_one_line(tmp_path, capsys):

@@ -34,7 +34,7 @@ def read_collected(path: Path) -> tuple[list[RunRecord], list[Skipped]]:
     except csv.Error as error:
         damage = f"damaged in line {reader.line_num}: {error}"
     if rows and not damage and not path.read_bytes().endswith(b"\n"):
-        damage = "its last line is cut"
+        damage = f"its last line, of {rows[-1]['run']}, is cut"
     if damage:
         skipped.append(Skipped(path, damage))
         rows = [row for row in rows if row["run"] != rows[-1]["run"]]  # that run may have had more
