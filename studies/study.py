@@ -1,6 +1,7 @@
 """The study of agents and fractions: its data from runs, and its page from the data.
 
-    for plan in agents acting drawn n_sweep fractions moving laws laws_constant targets atari atari_longer; do
+    small="agents acting drawn n_sweep fractions moving laws laws_constant targets"
+    for plan in $small atari atari_epsilon atari_longer; do
       kept=results/$plan.csv; [ -f $kept ] || kept=
       fqf suite studies/plans/$plan.toml --runs runs/study/$plan ${kept:+--collected $kept}
       .venv/bin/python studies/study.py --runs runs/study
@@ -25,7 +26,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from collect import collect
-from study_atari import ByRun, Tenth, draw_atari, in_tenths, of_one_plan
+from study_atari import ON_ATARI, ByRun, Tenth, draw_atari, in_tenths, of_one_plan
 from study_figures import OF_FRACTIONS, OF_GAMES, draw_agents, draw_learning, draw_sizes, read_published
 from study_fractions import Atom, ByKind, Logged, by_kind
 from study_kinds import Plans, by_size
@@ -39,7 +40,6 @@ from fqf.report.groups import natural
 from fqf.report.records import RunRecord
 from fqf.report.runs import load
 
-ON_ATARI = ("atari", "atari_longer")
 PLANS = ("agents", "acting", "drawn", "n_sweep", "fractions", "moving", "laws", "laws_constant", "targets", *ON_ATARI)
 RESULTS, PAGES = Path("results"), Path("docs/results")
 LEARNING, ENDS, TENTHS = (RESULTS / f"{name}.csv" for name in ("learning", "law_ends", "atari_tenths"))
@@ -244,7 +244,7 @@ def write_page() -> None:
     (PAGES / "study_tables.md").write_text(text_of(kept))
     if cells := by_seed(plans["agents"]):
         draw_agents(cells, read_published(PUBLISHED), PAGES, "study_agents")
-    for plan in ON_ATARI:
+    for plan in ("atari", "atari_longer"):
         if cells := by_seed(plans[plan]):
             draw_atari(cells, of_one_plan(tenths, plan), PAGES, f"study_{plan}")
     if any(run.finished for run in plans["n_sweep"]):

@@ -16,6 +16,12 @@ from fqf.report.analysis import games_of
 from fqf.report.dopamine import PublishedCurve, dopamine_curves
 from fqf.report.groups import Cells
 
+ON_ATARI = {
+    "atari": "## 6. Atari",
+    "atari_epsilon": "### With an eighth of Adam's epsilon",
+    "atari_longer": "### Two million frames",
+}
+"""The plans, and what the page calls them."""
 TENTHS = range(1, 11)
 PUBLISHED_COLOR = "#777777"
 

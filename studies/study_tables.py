@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from study_atari import ByRun, of_one_plan, table_of_atari
+from study_atari import ON_ATARI, ByRun, of_one_plan, table_of_atari
 from study_fractions import Atom, ByKind, Logged, table_of_collapses, table_of_ends, table_of_fractions
 from study_kinds import IQN, Plans, by_size, by_source, by_target, late_or_not
 from study_scores import (
@@ -35,5 +35,5 @@ def page(plans: Plans, learning: ByKind[Logged], ends: ByKind[Sequence[Atom]], t
     yield from ("", "## 5. Targets and bonus, on Breakout, at a hundred times the rate", "")
     yield from table_of_kinds(by_target(plans), "current, no bonus")
     yield from ("", "### Collapses", "", *table_of_collapses(learning))
-    for plan, title in (("atari", "## 6. Atari"), ("atari_longer", "### Two million frames")):
+    for plan, title in ON_ATARI.items():
         yield from ("", title, "", *table_of_atari(by_seed(plans[plan]), of_one_plan(tenths, plan)))
