@@ -227,7 +227,8 @@ def read_all() -> Kept:
     learning = by_kind(beside_scores(read_learning(), plans))
     if not any(plans.values()):
         raise UserError(f"no scores in {RESULTS.resolve()}: run it in the project's directory, or say --runs")
-    for together in (PLANS[:-1], PLANS[-1:]):  # the longer run stands by itself
+    longer = ("atari_longer",)  # stands by itself
+    for together in ([plan for plan in PLANS if plan not in longer], longer):
         refuse_protocols([run for plan in together for run in plans[plan]], "study")
     return Kept(plans, learning, by_kind(read_ends()), read_tenths())
 
